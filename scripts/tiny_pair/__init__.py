@@ -1,0 +1,1 @@
+"""The recipe of the tiny pair: corpus, tokenizer, models, training, prompts, measurement."""
