@@ -2,7 +2,7 @@
 
     TrtspecError
     ├── ConfigError        exit 2  the YAML file, a flag or an environment variable is wrong: the user edits it
-    ├── MissingError       exit 3  the machine lacks a tool, package, version, GPU or free port: install or choose another
+    ├── MissingError       exit 3  the machine lacks a tool, package, version, GPU or free port: install one
     ├── CheckFailed        exit 1  a check or a gate says no: choose another pair, or change what was measured
     ├── BuildError         exit 4  convert, quantize or an engine build failed: read its log
     │   └── ModelFileError exit 4  a model folder is broken or unsupported (`check` reports it as a finding, exit 1)

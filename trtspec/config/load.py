@@ -10,7 +10,7 @@ import difflib
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import Any, get_args
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -22,9 +22,7 @@ ENV_PREFIX = "TRTSPEC_SET_"
 Location = tuple[str | int, ...]
 
 
-def load_config(
-    path: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
-) -> RunConfig:
+def load_config(path: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> RunConfig:
     """Parse, override, validate and resolve `path`; any fault is one ConfigError with file:line and key."""
     data, lines = _read(path)
     sources = _apply(data, _environment(os.environ if environ is None else environ))
@@ -134,7 +132,9 @@ def _where(location: Location, path: Path, lines: dict[Location, int], sources: 
             return sources[part]
         if part in lines:
             return f"{path}:{lines[part]}"
-    return str(path)
+    # A block that an override created has no line; name the override that reached into it.
+    inside = (source for key, source in sources.items() if key[: len(location)] == location)
+    return next(inside, str(path))
 
 
 def _dotted(location: Location) -> str:
@@ -155,7 +155,7 @@ def _model_at(location: Location) -> type[BaseModel]:
             continue
         annotation = model.model_fields[part].annotation
         candidates = [annotation, *get_args(annotation)]
-        model = next(cast("type[BaseModel]", c) for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
+        model = next(c for c in candidates if isinstance(c, type) and issubclass(c, BaseModel))
     return model
 
 
@@ -167,9 +167,7 @@ def _resolve(config: RunConfig, folder: Path) -> RunConfig:
             for role, source in (("target", config.pair.target), ("draft", config.pair.draft))
         }
     )
-    datasets = tuple(
-        d.model_copy(update={"path": _absolute(d.path, folder)}) for d in config.validation.datasets
-    )
+    datasets = tuple(d.model_copy(update={"path": _absolute(d.path, folder)}) for d in config.validation.datasets)
     given = config.output.model_fields_set
     output = {
         name: _absolute(getattr(config.output, name), folder if name in given else Path.cwd())

@@ -114,7 +114,7 @@ class Engine(Section):
     """What builds and runs the engines, and the limits they are built for (equal for draft and target)."""
 
     backend: Literal["reference", "tensorrt", "pytorch"] = "reference"
-    """`reference`: CPU, any machine. `tensorrt`: TensorRT-LLM 0.17 - 1.2.1. `pytorch`: TensorRT-LLM's LLM API, 1.0 and newer."""
+    """`reference`: CPU, any machine. `tensorrt`: TensorRT-LLM 0.17 - 1.2.1. `pytorch`: its LLM API, 1.0 and newer."""
     compute_dtype: Literal["auto", "float32", "bfloat16"] = "auto"
     """Reference backend only: arithmetic type. `auto` is bfloat16; float32 makes greedy comparison exact."""
     max_batch_size: Annotated[int, Field(ge=1, le=4096, strict=True)] = 8
@@ -222,7 +222,7 @@ class Gates(Section):
     domain_alpha: Fraction = 0.55
     """A domain whose interval is not wholly above this floor is served without speculation."""
     greedy_equality: Literal["exact", "near-tie", "off"] = "near-tie"
-    """Speculative greedy text against target-only: equal; equal but for near-ties of the two best logits; not judged."""
+    """Speculative greedy text against target-only: equal; equal but for near-ties of the best logits; not judged."""
     near_tie: Annotated[float, Field(ge=0.0)] = 0.1
     """Largest gap between the two best logits that counts as a near-tie."""
     min_speedup: PositiveFloat | None = None
