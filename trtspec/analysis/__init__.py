@@ -1,0 +1,1 @@
+"""Pure arithmetic over counted rounds: numpy and scipy only, no I/O."""
