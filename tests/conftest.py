@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
-from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -46,12 +45,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _isolated(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the user's caches or reads their overrides."""
     monkeypatch.setenv("TRTSPEC_CACHE", str(tmp_path_factory.mktemp("cache")))
     for name in [n for n in os.environ if n.startswith("TRTSPEC_SET_")]:
         monkeypatch.delenv(name)
-    yield
 
 
 @pytest.fixture(scope="session")

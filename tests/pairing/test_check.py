@@ -57,12 +57,13 @@ def test_without_weights_sizes_come_from_the_config(tmp_path: Path) -> None:
     assert only(verdict, "size.ratio").data == with_weights
 
 
-def test_hub_models_that_are_not_here_are_not_measured(tmp_path: Path) -> None:
-    config = run_config(tmp_path, pair={"target": {"hub": "a/b"}, "draft": {"hub": "a/c"}})
-    verdict = check_pair(Path("hub/a/b"), Path("hub/a/c"), config)
-    assert verdict.verdict == "pass"
-    assert all(code.endswith(".not-measured") for code in codes(verdict))
-    assert verdict.not_measured == len(verdict.findings) == 11
+def test_hub_models_that_are_not_here_cannot_pass(tmp_path: Path) -> None:
+    own = run_config(tmp_path, pair={"target": {"hub": "a/b"}, "draft": {"hub": "a/c"}})
+    verdict = check_pair(tmp_path / "nowhere", tmp_path / "nowhere else", own)
+    found = codes(verdict)
+    assert found.pop("tokenizer.missing") == "error"
+    assert all(code.endswith(".not-measured") for code in found)
+    assert (verdict.verdict, verdict.not_measured) == ("fail", 9)
 
 
 def test_local_folders_that_are_not_here_are_errors(tmp_path: Path) -> None:
@@ -162,7 +163,7 @@ def test_damaged_bytes_never_give_a_traceback(tmp_path: Path, data: st.DataObjec
 
 
 @pytest.mark.parametrize(
-    ("name", "verdict", "not_measured"), [("tiny", "pass", 0), ("llama70b", "pass", 11), ("qwen2.5", "pass", 11)]
+    ("name", "verdict", "not_measured"), [("tiny", "pass", 0), ("llama70b", "fail", 9), ("qwen2.5", "fail", 9)]
 )
 def test_shipped_configurations_keep_their_verdict(name: str, verdict: str, not_measured: int) -> None:
     config = load_config(PROJECT / "configs" / f"{name}.yaml", environ={})

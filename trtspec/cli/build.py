@@ -67,12 +67,13 @@ def _walk(
 ) -> None:
     from trtspec.cli._console import ConsoleReporter, console, print_json
     from trtspec.config import ROLES
-    from trtspec.workflows.build import Build, stored_verdict
+    from trtspec.workflows.build import build as run
+    from trtspec.workflows.build import stored_verdict
 
     out = console(as_json)
     with ConsoleReporter(out) as reporter:
         config = load(config_path, overrides)
-        done = Build.of(config, reporter, download=download).run(until, roles=(role,) if role else ROLES, check=check)
+        done = run(config, reporter, until=until, roles=(role,) if role else ROLES, check=check, download=download)
     if done.did_nothing:
         out.print("Nothing to do: everything is up to date.")
     elif until == "repo":

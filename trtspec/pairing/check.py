@@ -21,7 +21,7 @@ from trtspec.pairing.widths import check_widths
 def check_pair(target_dir: Path, draft_dir: Path, config: RunConfig) -> Verdict:
     """Findings and facts of the pair. Never raises for a broken model file: that is an error finding.
 
-    A folder that does not exist is an error for a local model, and *not measured* for a hub model.
+    A missing tokenizer is an error; whatever else a missing file hides is *not measured*.
     """
     target, draft = Model.read("target", target_dir, config), Model.read("draft", draft_dir, config)
     found = list(_tokenizers(target, draft))
@@ -49,10 +49,9 @@ def _tokenizers(target: Model, draft: Model) -> Iterator[Finding]:
 
 def _unreadable(model: Model, error: ModelFileError) -> Finding:
     if not model.here:
-        message = f"{model.folder}: not on this machine; its token ids are not checked"
-        return Finding(
-            "tokenizer.not-measured", "info", model.role, message, "fetch the pinned revision with --download"
-        )
+        # An error, not *not measured*: a verdict that never compared token ids must not read as a pass.
+        message = f"{model.folder}: not on this machine; nothing can be said about its token ids"
+        return Finding("tokenizer.missing", "error", model.role, message, "fetch the pinned revision with --download")
     code = "tokenizer.missing" if error.what == ABSENT else "tokenizer.broken"
     facts = {"where": error.where, "found": error.found, "expected": error.expected}
     return Finding(code, "error", model.role, str(ModelFileError(error.what, **facts)), error.fix, facts)

@@ -10,12 +10,11 @@ Severity = Literal["error", "warning", "info"]
 NOT_MEASURED = ".not-measured"
 
 CODES: dict[str, str] = {
-    "tokenizer.missing": "A model folder has no tokenizer.json, so nothing can be said about its token ids.",
+    "tokenizer.missing": "There is no tokenizer.json here: nothing can be said about the model's token ids.",
     "tokenizer.broken": "tokenizer.json cannot be read, or the tokenizers library refuses it.",
     "tokenizer.ids-shifted": "The ids that tokenizer.json declares are not those the tokenizers library gives the "
     "server: added tokens after a gap are renumbered on loading.",
     "tokenizer.ids-shared": "Two tokens of one model have the same id.",
-    "tokenizer.not-measured": "The model's tokenizer is not on this machine.",
     "vocab.equal": "Every token has the same id in both models.",
     "vocab.ids-differ": "One id means different strings in the two models: what the draft proposes is not what the "
     "target reads.",

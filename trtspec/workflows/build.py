@@ -23,6 +23,23 @@ if TYPE_CHECKING:
 Step = Literal["convert", "engine", "repo"]
 
 
+def build(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    *,
+    until: Step = "repo",
+    roles: tuple[Role, ...] = ROLES,
+    check: bool = True,
+    download: bool = False,
+) -> Build:
+    """The whole story. What this machine cannot do is said before anything is fetched, hashed or written."""
+    if until != "convert":
+        from trtspec.backends.base import builder_for
+
+        builder_for(config).require(config)
+    return Build.of(config, reporter, download=download).run(until, roles=roles, check=check)
+
+
 @dataclass
 class Build:
     """One walk over the stages. `outcomes` tells what was built and what was reused."""
@@ -45,8 +62,6 @@ class Build:
 
     def run(self, until: Step = "repo", *, roles: tuple[Role, ...] = ROLES, check: bool = True) -> Build:
         """Walk up to `until`. Errors carry the stage and role they came from."""
-        if until != "convert":
-            self._require()
         if check:
             self._check()
         self._each(roles, "convert", self._convert)
@@ -56,11 +71,6 @@ class Build:
             self._repository()
         self.stages.memo.save()
         return self
-
-    def _require(self) -> None:
-        from trtspec.backends.base import builder_for
-
-        builder_for(self.config).require(self.config)
 
     def _check(self) -> None:
         with context(stage="check"):

@@ -1,0 +1,105 @@
+"""Exit codes, one line per error, nothing heavy imported."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from trtspec import errors
+from trtspec.cli import _main
+from trtspec.cli._main import cli, run
+
+HEAVY = ("torch", "transformers", "tritonclient", "scipy", "numpy", "pydantic", "huggingface_hub")
+
+
+def heavy_modules_after(arguments: list[str]) -> set[str]:
+    code = (
+        "import sys; from trtspec.cli._main import run; "
+        f"code = run({arguments!r}); "
+        f"print('HEAVY', code, *[m for m in {HEAVY!r} if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    _, code_text, *found = done.stdout.strip().splitlines()[-1].split()
+    assert code_text == "0", done.stderr
+    return set(found)
+
+
+def test_help_imports_nothing_heavy() -> None:
+    assert heavy_modules_after(["--help"]) == set()
+
+
+def test_help_of_every_verb_imports_nothing_heavy() -> None:
+    for name in cli.commands:
+        assert heavy_modules_after([name, "--help"]) == set(), name
+
+
+def test_check_imports_neither_torch_nor_tritonclient(tiny_config: Path) -> None:
+    assert not heavy_modules_after(["check", str(tiny_config)]) & {"torch", "transformers", "tritonclient"}
+
+
+def test_help_teaches_the_first_minute(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help"]) == 0
+    text = capsys.readouterr().out
+    assert "trtspec build configs/tiny.yaml" in text
+    assert "Exit codes" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.ConfigError("x"), 2),
+        (errors.MissingError("x"), 3),
+        (errors.CheckFailed("x"), 1),
+        (errors.BuildError("x"), 4),
+        (errors.ModelFileError("x"), 4),
+        (errors.ServingError("x"), 5),
+        (errors.EvidenceError("x"), 6),
+        (KeyboardInterrupt(), 130),
+        (RuntimeError("bug"), 70),
+        (click.UsageError("x"), 2),
+    ],
+)
+def test_each_error_has_its_exit_code(
+    error: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr(_main.cli, "main", fail)
+    assert run(["build"]) == code
+    captured = capsys.readouterr()
+    assert "Traceback" not in captured.err + captured.out
+
+
+def test_error_document_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", str(tmp_path / "absent.yaml"), "--json"]) == 2
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    assert document["error"] == "ConfigError"
+    assert document["exit_code"] == 2
+    assert captured.err.count("\n") == 1
+
+
+def test_unknown_verb_and_option_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["bild"]) == 2
+    assert run(["build", "--nonsense"]) == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_config_prints_every_key(tiny_config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["config", str(tiny_config), "--json", "--set", "speculation.draft_len=2"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["speculation"]["draft_len"] == 2
+    assert document["gates"]["release_alpha"] == 0.65
+
+
+def test_schema_is_json_schema(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["schema"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["additionalProperties"] is False
+    assert {"name", "pair"} <= set(document["required"])
