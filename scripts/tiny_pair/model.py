@@ -1,18 +1,15 @@
-"""A small Llama in plain torch for training, with an export to the Hugging Face layout.
+"""A small Llama in plain torch, for training and for decoding with a cache.
 
-Module names follow Hugging Face's Llama, so `state_dict()` is already the export's key set.
+Module names follow Hugging Face's Llama, so `state_dict()` has the keys of the exported file.
 """
 
+# The project's mypy does not look into torch.
+# mypy: allow-subclassing-any
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 VOCAB_SIZE = 2048
@@ -44,10 +41,10 @@ SHAPES = {
 class Cache:
     """Keys and values per layer. Rolling back means passing a smaller `start` next time."""
 
-    def __init__(self, shape: Shape, batch: int, length: int) -> None:
+    def __init__(self, shape: Shape, batch: int, length: int, dtype: torch.dtype = torch.float32) -> None:
         size = (shape.layers, batch, shape.kv_heads, length, shape.head_dim)
-        self.keys = torch.zeros(size)
-        self.values = torch.zeros(size)
+        self.keys = torch.zeros(size, dtype=dtype)
+        self.values = torch.zeros(size, dtype=dtype)
 
     def put(self, layer: int, start: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
         """Store the new positions and return everything up to them."""
@@ -89,9 +86,7 @@ class Attention(nn.Module):
         self.v_proj = nn.Linear(shape.hidden, kv_inner, bias=False)
         self.o_proj = nn.Linear(inner, shape.hidden, bias=False)
 
-    def forward(
-        self, x: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor, cache: Cache | None, start: int
-    ) -> Tensor:
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor, cache: Cache | None, start: int) -> Tensor:
         # Plain matmul attention: at these sizes it beats the fused kernel's backward on a CPU.
         batch, length, _ = x.shape
         s = self.shape
@@ -133,9 +128,7 @@ class Block(nn.Module):
         self.post_attention_layernorm = RMSNorm(shape.hidden)
         self.mlp = FeedForward(shape)
 
-    def forward(
-        self, x: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor, cache: Cache | None, start: int
-    ) -> Tensor:
+    def forward(self, x: Tensor, rope: tuple[Tensor, Tensor], mask: Tensor, cache: Cache | None, start: int) -> Tensor:
         x = x + self.self_attn(self.input_layernorm(x), rope, mask, cache, start)
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
@@ -170,9 +163,7 @@ class Llama(nn.Module):
                     std *= (2 * self.shape.layers) ** -0.5
                 nn.init.normal_(parameter, std=std)
 
-    def forward(
-        self, ids: Tensor, mask: Tensor | None = None, cache: Cache | None = None, start: int = 0
-    ) -> Tensor:
+    def forward(self, ids: Tensor, mask: Tensor | None = None, cache: Cache | None = None, start: int = 0) -> Tensor:
         length = ids.shape[1]
         rope = rope_table(start, length, self.shape.head_dim)
         mask = causal_mask(length, start) if mask is None else mask

@@ -18,10 +18,16 @@ if TYPE_CHECKING:
 
 @contextmanager
 def serving(config: RunConfig, note: Callable[[str], None]) -> Iterator[TritonServer]:
+    """A running, ready server on the repository of `config`."""
+    with serving_on(config, current_repository(config, note), note) as server:
+        yield server
+
+
+@contextmanager
+def serving_on(config: RunConfig, repository: Path, note: Callable[[str], None]) -> Iterator[TritonServer]:
     """A running, ready server; stopped with everything it started when the block ends, however it ends."""
     from trtspec.triton.server import TritonServer
 
-    repository = current_repository(config, note)
     log = config.report_dir / "server.log"
     with context(stage="serve", log=log):
         note(f"Starting Triton on {repository} (log: {log})")

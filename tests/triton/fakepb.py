@@ -1,0 +1,151 @@
+"""A stand-in for `triton_python_backend_utils`, which exists only inside Triton's Python processes."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+FINAL = 1
+Tensors = dict[str, np.ndarray[Any, Any]]
+Handler = Callable[[str, str, Tensors], "Iterator[Tensors | Exception]"]
+
+
+class Tensor:
+    """Name and array, read the way models read them."""
+
+    def __init__(self, name: str, array: np.ndarray[Any, Any]) -> None:
+        if not isinstance(array, np.ndarray):
+            raise TypeError(f"{name} is not an array")
+        self._name, self._array = name, array
+
+    def name(self) -> str:
+        return self._name
+
+    def as_numpy(self) -> np.ndarray[Any, Any]:
+        return self._array
+
+
+class TritonError:
+    """An error with its code."""
+
+    INVALID_ARG, CANCELLED = "INVALID_ARG", "CANCELLED"
+
+    def __init__(self, message: str, code: str = "INTERNAL") -> None:
+        self._message, self._code = message, code
+
+    def message(self) -> str:
+        return self._message
+
+    def code(self) -> str:
+        return self._code
+
+
+class InferenceResponse:
+    """Tensors or an error."""
+
+    def __init__(self, output_tensors: Sequence[Tensor] = (), error: TritonError | None = None) -> None:
+        self._tensors, self._error = list(output_tensors), error
+
+    def has_error(self) -> bool:
+        return self._error is not None
+
+    def error(self) -> TritonError | None:
+        return self._error
+
+    def output_tensors(self) -> list[Tensor]:
+        return self._tensors
+
+    def tensors(self) -> Tensors:
+        return {t.name(): t.as_numpy() for t in self._tensors}
+
+
+class Sender:
+    """Keeps what a model sent; `gone_after` responses the client is seen to have gone."""
+
+    def __init__(self, gone_after: int | None = None) -> None:
+        self.sent: list[InferenceResponse] = []
+        self.finals = 0
+        self._gone_after = gone_after
+
+    def send(self, response: InferenceResponse | None = None, flags: int = 0) -> None:
+        if self.finals:
+            raise RuntimeError("sent after the final response")
+        self.finals += flags == FINAL
+        if response is not None:
+            self.sent.append(response)
+
+    def is_cancelled(self) -> bool:
+        return self._gone_after is not None and len(self.sent) >= self._gone_after
+
+
+@dataclass
+class Request:
+    """What Triton hands to execute()."""
+
+    tensors: Tensors
+    sender: Sender = field(default_factory=Sender)
+    name: str = "r1"
+    parameters_json: str = "{}"
+
+    def inputs(self) -> list[Tensor]:
+        return [Tensor(name, array) for name, array in self.tensors.items()]
+
+    def request_id(self) -> str:
+        return self.name
+
+    def requested_output_names(self) -> list[str]:
+        return []
+
+    def parameters(self) -> str:
+        return self.parameters_json
+
+    def get_response_sender(self) -> Sender:
+        return self.sender
+
+
+def module(handler: Handler) -> types.ModuleType:
+    """The module; `handler(model, request_id, tensors)` yields the answers of called models (or errors)."""
+
+    class InferenceRequest:
+        def __init__(
+            self, request_id: str, model_name: str, inputs: list[Tensor], requested_output_names: list[str]
+        ) -> None:
+            self._call = (model_name, request_id, {t.name(): t.as_numpy() for t in inputs})
+            self._wanted = requested_output_names
+
+        def exec(self, decoupled: bool = False) -> Any:
+            answers = (self._response(answer) for answer in handler(*self._call))
+            return answers if decoupled else next(answers)
+
+        def _response(self, answer: Tensors | Exception) -> InferenceResponse:
+            if isinstance(answer, Exception):
+                return InferenceResponse(error=TritonError(f"{answer}\n\nAt:\n  secret/path.py(1): f"))
+            return InferenceResponse([Tensor(n, a) for n, a in answer.items() if n in self._wanted])
+
+    class Logger:
+        lines: list[str] = []  # noqa: RUF012  one list for the module, like Triton's log
+
+        @classmethod
+        def log_warn(cls, line: str) -> None:
+            cls.lines.append(line)
+
+        log_error = log_warn
+
+    found = types.ModuleType("triton_python_backend_utils")
+    found.__dict__.update(
+        Tensor=Tensor,
+        TritonError=TritonError,
+        TritonModelException=RuntimeError,
+        InferenceResponse=InferenceResponse,
+        InferenceRequest=InferenceRequest,
+        Logger=Logger,
+        TRITONSERVER_RESPONSE_COMPLETE_FINAL=FINAL,
+        get_output_tensor_by_name=lambda response, name: next(
+            (t for t in response.output_tensors() if t.name() == name), None
+        ),
+    )
+    return found

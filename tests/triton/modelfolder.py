@@ -1,0 +1,115 @@
+"""Small repositories on disk, and their Python models loaded the way Triton loads them: from their own folder."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+from google.protobuf import json_format
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
+
+from tests.triton import fakepb
+from trtspec.triton import pbtxt, pipeline
+from trtspec.triton.plan import RepositoryPlan
+from trtspec.triton.repository import write_repository
+
+BOS, EOS, PAD, EOT = 0, 1, 2, 3
+SPECIAL = ("<bos>", "<eos>", "<pad>", "<eot>")
+
+
+def byte_tokenizer() -> Tokenizer:
+    """One token per byte (id 4 + its rank), four special ones, and BOS before every text."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    vocab = {token: i for i, token in enumerate([*SPECIAL, *alphabet])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=[]))
+    tokenizer.add_special_tokens(list(SPECIAL))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.post_processor = processors.TemplateProcessing(single="<bos> $A", special_tokens=[("<bos>", BOS)])
+    return tokenizer
+
+
+def ids_of(text: str) -> list[int]:
+    """Ids of a text, one per byte."""
+    ids: list[int] = byte_tokenizer().encode(text, add_special_tokens=False).ids
+    return ids
+
+
+def small_plan(folder: Path, **changes: Any) -> RepositoryPlan:
+    """A plan with the byte tokenizer in `folder`/tokenizer and engine folders that hold only limits."""
+    words = folder / "tokenizer"
+    words.mkdir(parents=True, exist_ok=True)
+    byte_tokenizer().save(str(words / "tokenizer.json"))
+    engines = {}
+    for role, draft_len in (("target", 8), ("draft", 0)):
+        engine = folder / role
+        engine.mkdir(exist_ok=True)
+        limits = {"build_config": {"max_batch_size": 8, "max_draft_len": draft_len}}
+        (engine / "config.json").write_text(json.dumps(limits))
+        engines[role] = engine
+    given: dict[str, Any] = {
+        "name": "small",
+        "backend": "reference",
+        "engine_dirs": engines,
+        "tokenizer_dir": words,
+        "final_dir": folder / "repository",
+        "max_batch_size": 8,
+        "max_input_len": 64,
+        "max_seq_len": 128,
+        "max_draft_len": 8,
+        "draft_len": 4,
+        "vocab_size": 260,
+        "end_ids": (EOS, EOT),
+        "pad_id": PAD,
+    }
+    return RepositoryPlan(**(given | changes))
+
+
+def small_repository(folder: Path, **changes: Any) -> Path:
+    """Write the repository of `small_plan`."""
+    plan = small_plan(folder, **changes)
+    plan.final_dir.mkdir()
+    write_repository(plan.final_dir, plan)
+    return plan.final_dir
+
+
+def load(model: Path, handler: fakepb.Handler | None = None) -> dict[str, types.ModuleType]:
+    """Modules of a model folder by name, plus `pb`, with a fresh fake backend."""
+    version = model / "1"
+    names = [file.stem for file in version.glob("*.py")]
+    fake = fakepb.module(handler or (lambda *_: iter(())))
+    kept = {name: sys.modules.pop(name) for name in [*names, fake.__name__] if name in sys.modules}
+    sys.modules[fake.__name__] = fake
+    sys.path.insert(0, str(version))
+    try:
+        loaded = {name: importlib.import_module(name) for name in names}
+    finally:
+        sys.path.remove(str(version))
+        for name in [*names, fake.__name__]:
+            sys.modules.pop(name, None)
+        sys.modules.update(kept)
+    return loaded | {"pb": fake}
+
+
+def arguments(model: Path) -> dict[str, str]:
+    """What Triton passes to initialize()."""
+    config = json_format.MessageToDict(pbtxt.read(model / pbtxt.FILE), preserving_proto_field_name=True)
+    for value in config.get("parameters", {}).values():
+        value.setdefault("string_value", "")
+    config.setdefault("parameters", {})
+    return {"model_config": json.dumps(config)}
+
+
+def started(model: Path, handler: fakepb.Handler | None = None) -> tuple[Any, dict[str, types.ModuleType]]:
+    """The model object after initialize(), and its modules."""
+    modules = load(model, handler)
+    served = modules["model"].TritonPythonModel()
+    served.initialize(arguments(model))
+    return served, modules
+
+
+__all__ = ["BOS", "EOS", "EOT", "PAD", "arguments", "ids_of", "load", "pipeline", "small_plan", "small_repository"]

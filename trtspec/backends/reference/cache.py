@@ -1,0 +1,42 @@
+"""The static key/value cache: [layer][keys or values, slot, kv head, position, head size], float32.
+
+A sequence's position is an integer kept by its owner; moving back means writing at a smaller one. Memory is
+reserved, not touched: the system backs only the pages that sequences reach.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from trtspec.backends.reference.config import ModelConfig
+from trtspec.errors import MissingError
+
+
+class KVCache:
+    """Room for `slots` sequences of `length` tokens."""
+
+    def __init__(self, config: ModelConfig, slots: int, length: int) -> None:
+        self.slots, self.length = slots, length
+        heads, size = config.kv_heads, config.head_size
+        try:
+            self.layers = [torch.empty(2, slots, heads, length, size) for _ in range(config.layers)]
+        except RuntimeError as error:
+            gib = config.layers * 2 * slots * heads * length * size * 4 / 2**30
+            raise MissingError(
+                "not enough memory for the key/value cache",
+                found=f"{gib:.1f} GiB for {slots} slots of {length} tokens ({str(error).splitlines()[0]})",
+                fix="lower engine.max_batch_size or engine.max_seq_len",
+            ) from None
+        kinds = torch.arange(2)[:, None] * slots * heads
+        self.head_rows = ((kinds + torch.arange(heads)) * length).view(1, -1)
+        """[1, 2 · kv heads] what to add to a token's first row for its keys, then its values, of every head."""
+        self._rows_per_slot = heads * length
+
+    def first_row(self, slot: int) -> int:
+        """Row of position 0 of a slot's first key head, where a row is one head's keys or values of one position."""
+        return slot * self._rows_per_slot
+
+    def copy_prefix(self, source: int, to: int, length: int) -> None:
+        """Give slot `to` the first `length` tokens of slot `source`."""
+        for layer in self.layers:
+            layer[:, to, :, :length] = layer[:, source, :, :length]

@@ -1,0 +1,74 @@
+"""Matrix products with fixed weights: packed once for oneDNN, or plain F.linear where that is not possible.
+
+The packed form avoids re-laying the weights out on every call: on CPUs it costs about half of F.linear in bfloat16, and
+it keeps a step over several tokens almost as cheap as one over a single token, which speculation lives on.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from trtspec.backends.reference.config import LinearKind
+
+
+class Linear(nn.Module):  # type: ignore[misc]
+    """F.linear. TorchScript compiles `forward`."""
+
+    def pack(self, weight: Tensor) -> Tensor:
+        """`weight` [out, in] in the form that `forward` wants."""
+        return weight
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """[rows, in] -> [rows, out], in the weight's dtype."""
+        return torch.nn.functional.linear(x, weight, bias)
+
+    def gated(self, x: Tensor, fc: Tensor, fc_bias: Tensor | None, gate: Tensor, gate_bias: Tensor | None) -> Tensor:
+        """silu(fc(x)) · gate(x)"""
+        linear = torch.nn.functional.linear
+        return torch.nn.functional.silu(linear(x, fc, fc_bias)).mul_(linear(x, gate, gate_bias))
+
+
+class PackedLinear(Linear):
+    """oneDNN with prepacked weights: private operators of torch, so :func:`available_linear` tries them first."""
+
+    def pack(self, weight: Tensor) -> Tensor:
+        """A packed copy, blind to torch's other operators."""
+        packed: Tensor = torch.ops.mkldnn._reorder_linear_weight(weight, 1)
+        return packed
+
+    def forward(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """[rows, in] -> [rows, out], in the weight's dtype."""
+        nothing: list[int | float | complex | None] = []  # TorchScript's spelling of Scalar?[]
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", nothing, "")
+        return out
+
+    def gated(self, x: Tensor, fc: Tensor, fc_bias: Tensor | None, gate: Tensor, gate_bias: Tensor | None) -> Tensor:
+        """silu(fc(x)) · gate(x); both are fused into the products, where torch's bfloat16 silu would cost as much."""
+        nothing: list[int | float | complex | None] = []
+        act: Tensor = torch.ops.mkldnn._linear_pointwise(x, fc, fc_bias, "swish", nothing, "")
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, act, gate, gate_bias, "mul")
+        return out
+
+
+def linear_of(kind: LinearKind) -> Linear:
+    """The product of that kind."""
+    return PackedLinear() if kind == "mkldnn-prepacked" else Linear()
+
+
+def available_linear(dtype: torch.dtype) -> LinearKind:
+    """The fastest kind that this torch and this CPU have; proved on a small product, not guessed from versions."""
+    if not torch.backends.mkldnn.is_available():
+        return "torch-linear"
+    if dtype == torch.bfloat16 and not torch.ops.mkldnn._is_mkldnn_bf16_supported():
+        return "torch-linear"
+    weight = torch.linspace(-1, 1, 32 * 16).reshape(32, 16).to(dtype)
+    probe = torch.linspace(-1, 1, 3 * 16).reshape(3, 16).to(dtype)
+    linear = PackedLinear()
+    try:
+        packed = linear.pack(weight)
+        plain, gated = linear(probe, packed, None), linear.gated(probe, packed, None, packed, None)
+    except (RuntimeError, AttributeError, TypeError):  # private operators: any torch may lack or change them
+        return "torch-linear"
+    product = torch.nn.functional.linear(probe.float(), weight.float())
+    same = torch.allclose(plain.float(), product, rtol=0.02, atol=0.05)
+    same &= torch.allclose(gated.float(), torch.nn.functional.silu(product) * product, rtol=0.02, atol=0.1)
+    return "mkldnn-prepacked" if same else "torch-linear"

@@ -1,0 +1,109 @@
+"""Which cached sequence a new request continues, and which one gives way.
+
+A slot outlives its request: what it holds is reused by the next request that begins with the same tokens, as every call
+of a stateless speculative loop does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+COPY_FROM = 16
+"""Shared beginnings shorter than this are recomputed, not copied from a slot that must keep its own."""
+
+
+@dataclass
+class Slot:
+    """One cached sequence."""
+
+    number: int
+    ids: list[int] = field(default_factory=list)
+    """tokens whose keys and values stand in the cache"""
+    given: int = 0
+    """how many of them the last request brought; the rest was generated"""
+    busy: bool = False
+    used: int = 0
+    """clock of the last release; 0 = never"""
+
+
+@dataclass(frozen=True)
+class Lease:
+    """A slot given to a request."""
+
+    slot: Slot
+    reused: int
+    """leading tokens that need no computing, those copied included"""
+    copy_from: int | None
+    """slot whose first `reused` tokens must be copied into this one"""
+
+
+class SlotPool:
+    """Slots with least-recently-used eviction."""
+
+    def __init__(self, count: int, draft_window: int) -> None:
+        self.slots = [Slot(i) for i in range(count)]
+        self._window = draft_window
+        self._clock = 0
+
+    def acquire(self, ids: Sequence[int]) -> Lease | None:
+        """A slot for a request that begins with `ids`; None when all are busy.
+
+        First choice is the idle slot of the same conversation (see `_continues`) with the longest common beginning.
+        Else the least recently used idle slot gives way, never a younger one that merely shares a beginning: that
+        beginning is copied out of it. At least the last token is always computed, for its logits.
+        """
+        idle = [slot for slot in self.slots if not slot.busy]
+        if not idle:
+            return None
+        limit = len(ids) - 1
+        shared = {slot.number: common_prefix(slot.ids, ids) for slot in self.slots if slot.ids}
+        same = [slot for slot in idle if slot.ids and self._continues(slot, shared[slot.number])]
+        if same:
+            slot = max(same, key=lambda s: (shared[s.number], s.used))
+            lease = Lease(slot, min(shared[slot.number], limit), None)
+        else:
+            slot = min(idle, key=lambda s: s.used)
+            source = max(shared, key=lambda number: shared[number], default=None)
+            reused = 0 if source is None else min(shared[source], limit)
+            if source == slot.number or reused < COPY_FROM:
+                lease = Lease(slot, min(shared.get(slot.number, 0), limit), None)
+            else:
+                lease = Lease(slot, reused, source)
+        lease.slot.busy = True
+        lease.slot.ids, lease.slot.given = list(ids[: lease.reused]), len(ids)
+        return lease
+
+    def forget(self) -> None:
+        """Empty all idle slots."""
+        for slot in self.slots:
+            if not slot.busy:
+                slot.ids = []
+
+    def release(self, slot: Slot, ids: list[int]) -> None:
+        """Give the slot back; `ids` are the tokens now cached in it."""
+        self._clock += 1
+        slot.ids, slot.used, slot.busy = ids, self._clock, False
+
+    def _continues(self, slot: Slot, shared: int) -> bool:
+        """The request begins with all that the slot was given, and with what was generated but for a few last tokens.
+
+        Those few are a draft's own tokens that the target rejected. Two conversations under one system prompt differ
+        within what was given, however little that is.
+        """
+        return shared >= min(slot.given, len(slot.ids)) and len(slot.ids) - shared <= self._window
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Tokens that two sequences share from their start."""
+    length = min(len(a), len(b))
+    if list(a[:length]) == list(b[:length]):
+        return length
+    low, high = 0, length  # halving compares slices in C instead of tokens in Python
+    while high - low > 1:
+        middle = (low + high) // 2
+        if list(a[low:middle]) == list(b[low:middle]):
+            low = middle
+        else:
+            high = middle
+    return low

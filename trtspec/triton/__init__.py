@@ -1,0 +1,1 @@
+"""Model repository, server and client of Triton Inference Server."""

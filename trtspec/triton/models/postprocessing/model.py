@@ -1,0 +1,32 @@
+"""postprocessing: token ids in, text out. Each response is decoded by itself, as in TensorRT-LLM's pipeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from vocabulary import Vocabulary
+from wire import Inputs, Parameters, refuse_numpy_2, response, strings
+
+
+class TritonPythonModel:
+    """Decodes the first SEQUENCE_LENGTH tokens of every beam of every batch member."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Read the tokenizer."""
+        refuse_numpy_2()
+        given = Parameters(args)
+        folder = Path(__file__).parent / given.text("tokenizer_dir", "tokenizer")
+        self._vocabulary = Vocabulary(folder, skip_special=given.flag("skip_special_tokens", True))
+
+    def execute(self, requests: list[Any]) -> list[Any]:
+        """One response per request: OUTPUT has a text per beam, without a batch dimension."""
+        return [response({"OUTPUT": strings(*self._texts(Inputs.of(request)))}) for request in requests]
+
+    def _texts(self, inputs: Inputs) -> list[str]:
+        lengths = inputs.array("SEQUENCE_LENGTH").reshape(-1)
+        tokens = inputs.array("TOKENS_BATCH")
+        if tokens is None:
+            return [""] * len(lengths)
+        lines = tokens.reshape(len(lengths), -1)
+        return [self._vocabulary.decode(line[:n].tolist()) for line, n in zip(lines, lengths, strict=True)]

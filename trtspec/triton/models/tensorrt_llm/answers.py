@@ -1,0 +1,143 @@
+"""Updates of the reference engine, as responses of TensorRT-LLM's Triton backend."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from typing import Any
+
+import numpy as np
+from parsing import LlmJob
+from wire import FINAL, Array, refusal, response
+
+from trtspec.backends.reference import Ticket, Update
+
+LOOK = 0.05
+"""Seconds between two looks whether the client is still there; each costs a message to the server."""
+# Triton tells a sender about a cancellation from a thread of its own, which may touch the sender a moment later.
+_RECENT: deque[Any] = deque(maxlen=256)
+
+
+class Batch:
+    """All that belongs to one Triton request: its sender, and the engine's tickets of its members."""
+
+    def __init__(self, sender: Any, size: int, wanted: frozenset[str]) -> None:
+        self._sender = sender
+        self._left = size
+        self._looked = time.monotonic()
+        self.wanted = wanted
+        self._tickets: list[Ticket] = []
+        self._cancelled = False
+        self.closed = False
+
+    def hold(self, ticket: Ticket) -> None:
+        """Keep the ticket of a member; a cancellation may have come first."""
+        self._tickets.append(ticket)
+        if self._cancelled:
+            ticket.cancel()
+
+    def cancel(self) -> None:
+        """End every member; each still reports its last update."""
+        self._cancelled = True
+        for ticket in list(self._tickets):
+            ticket.cancel()
+
+    def look(self) -> None:
+        """Cancel if the client has gone."""
+        now = time.monotonic()
+        if now - self._looked >= LOOK and not self.closed:
+            self._looked = now
+            if self._sender.is_cancelled():
+                self.cancel()
+
+    def send(self, message: Any | None, last: bool) -> None:
+        """Send unless nothing is to be said; the request ends with its last member."""
+        if self.closed:
+            return
+        self._left -= last
+        done = last and self._left == 0
+        if message is not None:
+            self._sender.send(message, flags=FINAL if done else 0)
+        elif done:
+            self._sender.send(flags=FINAL)
+        self.closed = done
+        if done:
+            _RECENT.append(self._sender)
+
+
+class Answer:
+    """One batch member. Streaming sends every update; otherwise all is said at the end."""
+
+    def __init__(self, job: LlmJob, index: int, batch: Batch) -> None:
+        self.job = job
+        self.batch = batch
+        self._index = index
+        self._updates: list[Update] = []
+        self._times = [time.monotonic_ns()] * 2 + [0, 0]  # arrival, first scheduled, first token, last token
+
+    def add(self, update: Update) -> None:
+        """Take one update; runs on the model's sending thread."""
+        now = time.monotonic_ns()
+        if update.new_ids:
+            self._times[2] = self._times[2] or now
+            self._times[3] = now
+        self._updates.append(update)
+        if update.error is not None or update.finish_reason == "cancelled":
+            reason = update.error or "the request was cancelled"
+            self.batch.send(refusal(reason, cancelled=update.error is None), last=True)
+        elif update.finished or self.job.wants.streaming:
+            self.batch.send(response(self._tensors(update.finished)), last=update.finished)
+            self._updates.clear()
+        if not update.finished:
+            self.batch.look()
+
+    def _tensors(self, finished: bool) -> dict[str, Array]:
+        wants, request = self.job.wants, self.job.request
+        new = [token for update in self._updates for token in update.new_ids]
+        # A stream carries new tokens only.
+        ids = new if wants.exclude_input or wants.streaming else [*request.input_ids, *new]
+        tensors = {"output_ids": _int32([[ids]]), "sequence_length": _int32([[len(ids)]])}
+        if wants.log_probs:
+            log_probs = _joined([u.log_probs for u in self._updates], (0,))
+            tensors["output_log_probs"] = log_probs.reshape(1, 1, -1)
+            tensors["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
+        if wants.generation_logits:
+            logits = _joined([u.logits for u in self._updates], (0, 0))
+            tensors["generation_logits"] = logits.reshape(1, 1, *logits.shape)
+        context = [u.context_logits for u in self._updates if u.context_logits is not None]
+        if wants.context_logits and context:
+            tensors["context_logits"] = context[0][None]
+        if self.job.batch_size > 1:
+            tensors["batch_index"] = _int32([[self._index]])
+        if wants.perf:
+            tensors |= self._perf(finished)
+        if wants.input_count:
+            tensors["num_input_tokens"] = _int32([[len(request.input_ids)]])
+        if wants.output_count:
+            tensors["num_output_tokens"] = _int32([[len(new)]])
+        wanted = self.batch.wanted
+        return {name: array for name, array in tensors.items() if not wanted or name in wanted}
+
+    def _perf(self, finished: bool) -> dict[str, Array]:
+        """Upstream's ten. This engine's cache has no blocks to count."""
+        last = self._updates[-1]
+        rate = last.accepted / last.drafted if last.drafted else 0.0
+        names = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")
+        times = [*self._times[:3], self._times[3] if finished else 0]
+        blocks = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks")
+        return {
+            **{name: _int32([[0]]) for name in blocks},
+            **{name: np.array([[t]], dtype=np.int64) for name, t in zip(names, times, strict=True)},
+            "acceptance_rate": np.array([[rate]], dtype=np.float32),
+            "total_accepted_draft_tokens": _int32([[last.accepted]]),
+            "total_draft_tokens": _int32([[last.drafted]]),
+        }
+
+
+def _int32(values: Any) -> Array:
+    return np.array(values, dtype=np.int32)
+
+
+def _joined(parts: list[Array | None], empty: tuple[int, ...]) -> Array:
+    found = [part for part in parts if part is not None and part.size]
+    return np.concatenate(found).astype(np.float32) if found else np.zeros(empty, dtype=np.float32)

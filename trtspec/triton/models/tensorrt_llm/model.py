@@ -1,0 +1,96 @@
+"""tensorrt_llm and tensorrt_llm_draft on the reference engine, with the tensors of TensorRT-LLM's Triton backend.
+
+execute() parses a request completely, hands it to the engine and returns; the engine batches whatever is in
+flight. Answers go out from one thread of this model, so that the engine never waits for the wire.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+from typing import Any
+
+from answers import Answer, Batch
+from parsing import parse, stop_request
+from wire import FINAL, Inputs, Parameters, Refused, refusal, refuse_numpy_2
+
+try:
+    from trtspec.backends.reference import open_engine
+except ImportError as error:
+    raise ImportError(f"the reference engine is not in the Python that Triton uses: {error}") from None
+
+
+class TritonPythonModel:
+    """One engine; draft and target are the same program on different folders."""
+
+    def initialize(self, args: dict[str, str]) -> None:
+        """Open the engine. Errors name what is missing."""
+        refuse_numpy_2()
+        given = Parameters(args)
+        self._exclude_input = given.flag("exclude_input_in_output", False)
+        self._engine = open_engine(given.text("gpt_model_path"), threads=given.number("reference_threads", 0) or None)
+        self._running: dict[str, set[Batch]] = {}
+        self._lock = threading.Lock()
+        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._sender = threading.Thread(target=self._send_answers, name="answers", daemon=True)
+        self._sender.start()
+
+    def execute(self, requests: list[Any]) -> None:
+        """Take all requests; their answers come later, from other threads."""
+        for request in requests:
+            sender = request.get_response_sender()
+            try:
+                self._take(request.request_id(), Inputs.of(request), sender, request.requested_output_names())
+            except (Refused, ValueError) as reason:
+                sender.send(refusal(reason), flags=FINAL)
+
+    def finalize(self) -> None:
+        """Cancel what runs, send what is left, end both threads."""
+        self._engine.close()
+        self._outbox.put(None)
+        self._sender.join(timeout=10)
+
+    def _take(self, request_id: str, inputs: Inputs, sender: Any, wanted: Any) -> None:
+        if stop_request(inputs):
+            self._stop(request_id)
+            sender.send(flags=FINAL)
+            return
+        jobs = parse(request_id, inputs, self._engine.config.vocab_size, self._exclude_input)
+        batch = Batch(sender, len(jobs), frozenset(wanted))
+        answers = [Answer(job, index, batch) for index, job in enumerate(jobs)]
+        with self._lock:
+            self._running.setdefault(request_id, set()).add(batch)
+        try:
+            for answer in answers:
+                batch.hold(self._engine.submit(answer.job.request, self._on_update(request_id, answer)))
+        except ValueError:
+            self._forget(request_id, batch)
+            batch.cancel()
+            batch.closed = True
+            raise
+
+    def _on_update(self, request_id: str, answer: Answer) -> Any:
+        return lambda update: self._outbox.put((request_id, answer, update))
+
+    def _stop(self, request_id: str) -> None:
+        """Cancel every running request with this id, as a later request with `stop` asks."""
+        if not request_id:
+            raise Refused("a stop request needs the id of the request to stop")
+        with self._lock:
+            batches = list(self._running.get(request_id, ()))
+        for batch in batches:
+            batch.cancel()
+
+    def _forget(self, request_id: str, batch: Batch) -> None:
+        with self._lock:
+            alike = self._running.get(request_id, set())
+            alike.discard(batch)
+            if not alike:
+                self._running.pop(request_id, None)
+
+    def _send_answers(self) -> None:
+        while (item := self._outbox.get()) is not None:
+            request_id, answer, update = item
+            answer.add(update)
+            if answer.batch.closed:
+                self._forget(request_id, answer.batch)

@@ -1,0 +1,130 @@
+"""Tensors of a request and of its answer: names, types and shapes of TensorRT-LLM's models, scalars as [1, 1]."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+
+from trtspec.errors import ServingError
+from trtspec.triton.connection import ModelInfo
+from trtspec.triton.generation import Array, GenerateRequest, Generation
+
+SPECULATIVE = "tensorrt_llm_bls"
+
+
+def request_tensors(model: ModelInfo, request: GenerateRequest) -> dict[str, Array]:
+    """The input tensors of one generate request; ServingError when the model cannot take what is asked."""
+    asked = _asked_tensors(request)
+    if "num_draft_tokens" not in model.inputs:
+        # Target-only answers do not depend on a policy label.
+        asked.pop("task", None)
+        if request.draft_len == 0:
+            asked.pop("num_draft_tokens")
+    unknown = sorted(asked.keys() - model.inputs)
+    if unknown:
+        raise ServingError(f"model {model.name} has no input {', '.join(unknown)}", fix=f"ask {SPECULATIVE}")
+    reports = ("return_perf_metrics", "return_num_input_tokens", "return_num_output_tokens")
+    return asked | {name: flag(True) for name in reports if name in model.inputs}
+
+
+def _asked_tensors(request: GenerateRequest) -> dict[str, Array]:
+    greedy = request.temperature == 0.0
+    optional = {
+        "num_draft_tokens": None if request.draft_len is None else number(request.draft_len),
+        "use_draft_logits": flag(True) if request.use_draft_logits else None,
+        # Temperature 0 is not accepted by every version of TensorRT-LLM; the best token alone is the same.
+        "temperature": None if greedy else number(request.temperature, np.float32),
+        "top_k": number(1) if greedy else None if request.top_k is None else number(request.top_k),
+        "top_p": None if greedy or request.top_p is None else number(request.top_p, np.float32),
+        "seed": None if request.seed is None else number(request.seed, np.uint64),
+        "stop_words": strings(request.stop_words) if request.stop_words else None,
+        "task": None if request.task is None else strings([request.task]),
+    }
+    required = {
+        "text_input": strings([request.prompt]),
+        "max_tokens": number(request.max_tokens),
+        "stream": flag(request.stream),
+        "exclude_input_in_output": flag(True),
+    }
+    return required | {name: array for name, array in optional.items() if array is not None}
+
+
+class Collected:
+    """Responses of one request: texts are pieces, output tokens are counts of a piece, all else is the latest."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._latest: dict[str, Array] = {}
+        self._output_tokens = 0
+        self._first: float | None = None
+
+    def add(self, response: Mapping[str, Array], seconds: float) -> None:
+        """Take one response that came `seconds` after the request was sent."""
+        piece = string(response["text_output"]) if "text_output" in response else b""
+        if piece and self._first is None:
+            self._first = seconds
+        self._pieces.append(piece)
+        if "num_output_tokens" in response:
+            self._output_tokens += int(response["num_output_tokens"].flat[0])
+        self._latest |= response
+
+    def generation(self, model: str, request: GenerateRequest, seconds: float) -> Generation:
+        """The whole answer; ServingError if the model left out what every answer must hold."""
+        missing = sorted({"text_output", "num_input_tokens", "num_output_tokens"} - self._latest.keys())
+        if missing:
+            raise ServingError(f"the answer lacks {', '.join(missing)}", where=f"model {model}")
+        histogram = self._latest.get("spec_histogram")
+        return Generation(
+            # A character of several bytes may be split over two pieces.
+            text=b"".join(self._pieces).decode("utf-8", "replace"),
+            finish_reason=self._string("finish_reason"),
+            mode=self._string("spec_mode"),
+            histogram=None if histogram is None else histogram.reshape(histogram.shape[-3:]),
+            tested=self._count("spec_tested"),
+            rounds=self._count("spec_rounds"),
+            accepted=self._count("total_accepted_draft_tokens"),
+            drafted=self._count("total_draft_tokens"),
+            input_tokens=self._count("num_input_tokens"),
+            output_tokens=self._output_tokens,
+            seconds=seconds,
+            first_token_seconds=self._first if request.stream else None,
+        )
+
+    def _count(self, name: str) -> int:
+        return int(self._latest[name].flat[0]) if name in self._latest else 0
+
+    def _string(self, name: str) -> str:
+        return string(self._latest[name]).decode() if name in self._latest else ""
+
+
+def number(value: float, dtype: type[np.generic] = np.int32) -> Array:
+    """[1, 1] of a numeric type."""
+    return np.array([[value]], dtype=dtype)
+
+
+def flag(value: bool) -> Array:
+    """[1, 1] bool."""
+    return np.array([[value]], dtype=np.bool_)
+
+
+def strings(values: Iterable[str]) -> Array:
+    """[1, n] UTF-8 bytes."""
+    return np.array([[value.encode() for value in values]], dtype=np.object_)
+
+
+def string(array: Array) -> bytes:
+    """The first string of a tensor, empty if it has none."""
+    return bytes(array.flat[0]) if array.size else b""
+
+
+def token_ids(array: Array, length: int) -> tuple[int, ...]:
+    """The first `length` numbers of a tensor."""
+    return tuple(int(i) for i in array.reshape(-1)[:length])
+
+
+def need(answer: Mapping[str, Array], model: str, name: str) -> Array:
+    """A tensor of an answer; ServingError if it is not there."""
+    if name not in answer:
+        raise ServingError(f"the answer lacks {name}", where=f"model {model}", found=", ".join(sorted(answer)))
+    return answer[name]

@@ -1,0 +1,256 @@
+"""The six models of a draft/target repository, as values. What each tensor is stands in the tables."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from trtspec.triton import tables
+from trtspec.triton.pbtxt import Model, Queue, Step
+from trtspec.triton.plan import RepositoryPlan
+from trtspec.triton.tables import Tensor, table
+
+TARGET = "tensorrt_llm"
+DRAFT = "tensorrt_llm_draft"
+BLS = "tensorrt_llm_bls"
+ENSEMBLE = "ensemble"
+PREPROCESSING = "preprocessing"
+POSTPROCESSING = "postprocessing"
+WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
+
+
+def models(plan: RepositoryPlan) -> tuple[Model, ...]:
+    """All six, in the order a request meets them."""
+    return (
+        _preprocessing(plan),
+        _llm(plan, TARGET),
+        _llm(plan, DRAFT),
+        _postprocessing(plan),
+        _bls(plan),
+        _ensemble(plan),
+    )
+
+
+def _tensors(plan: RepositoryPlan, text: str) -> tuple[Tensor, ...]:
+    return table(text, LOGITS=plan.logits_dtype, FEATURES="FP16")
+
+
+def _llm(plan: RepositoryPlan, name: str) -> Model:
+    engine = plan.engine_dirs["target" if name == TARGET else "draft"]
+    return Model(
+        name,
+        "tensorrtllm" if plan.backend == "tensorrt" else "python",
+        plan.max_batch_size,
+        _tensors(plan, tables.LLM_INPUTS),
+        _tensors(plan, tables.LLM_OUTPUTS),
+        {
+            "gpt_model_type": "inflight_fused_batching",
+            "gpt_model_path": str(engine),
+            "max_beam_width": "1",
+            "batch_scheduler_policy": "guaranteed_no_evict",
+            # A fraction of what is free when this model loads; both may share one GPU.
+            "kv_cache_free_gpu_mem_fraction": "0.45",
+            # The target refuses draft tokens without it, and the draft re-reads its prompt every round.
+            "enable_kv_cache_reuse": "true",
+            "exclude_input_in_output": "false",
+            "cancellation_check_period_ms": "100",
+            "stats_check_period_ms": "100",
+            "normalize_log_probs": "true",
+            "executor_worker_path": WORKER,
+            # These three must exist, even without a value, or TensorRT-LLM's backend does not load the model.
+            "tokenizer_dir": "",
+            "xgrammar_tokenizer_info_path": "",
+            "guided_decoding_backend": "",
+            "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
+            "reference_threads": "" if plan.threads is None else str(plan.threads),
+        },
+        decoupled=True,
+        queue=Queue(preferred=plan.max_batch_size),
+    )
+
+
+def _bls(plan: RepositoryPlan) -> Model:
+    return Model(
+        BLS,
+        "python",
+        plan.max_batch_size,
+        _tensors(plan, tables.BLS_INPUTS),
+        _tensors(plan, tables.BLS_OUTPUTS),
+        {
+            "tensorrt_llm_model_name": TARGET,
+            "tensorrt_llm_draft_model_name": DRAFT,
+            "accumulate_tokens": "false",
+            # Ours. Clients such as Triton's OpenAI frontend never send num_draft_tokens.
+            "default_num_draft_tokens": str(plan.draft_len),
+            "max_draft_len": str(plan.max_draft_len),
+            "default_use_draft_logits": _flag(plan.acceptance == "logits"),
+            "draft_acceptance_threshold": "" if plan.acceptance_threshold is None else str(plan.acceptance_threshold),
+            # Upstream's default is the model parameter of the LLM; a chat answer must not start with its prompt.
+            "exclude_input_in_output": "true",
+            "skip_special_tokens": "true",
+            "end_ids": _ids(plan.end_ids),
+            # Twice the engines' batch: while one half is verified the other half drafts.
+            "max_concurrent_requests": str(2 * plan.max_batch_size),
+        },
+        decoupled=True,
+    )
+
+
+def _preprocessing(plan: RepositoryPlan) -> Model:
+    return Model(
+        PREPROCESSING,
+        "python",
+        plan.max_batch_size,
+        _tensors(plan, tables.PREPROCESSING_INPUTS),
+        _tensors(plan, tables.PREPROCESSING_OUTPUTS),
+        {
+            "tokenizer_dir": "tokenizer",
+            "multimodal_model_path": "",
+            "add_special_tokens": "true",
+            # Ours.
+            "end_ids": _ids(plan.end_ids),
+            "pad_id": str(plan.pad_id),
+            "vocab_size": str(plan.vocab_size),
+            "max_input_len": str(plan.max_input_len),
+            "max_seq_len": str(plan.max_seq_len),
+        },
+        queue=Queue(),
+    )
+
+
+def _postprocessing(plan: RepositoryPlan) -> Model:
+    return Model(
+        POSTPROCESSING,
+        "python",
+        plan.max_batch_size,
+        _tensors(plan, tables.POSTPROCESSING_INPUTS),
+        _tensors(plan, tables.POSTPROCESSING_OUTPUTS),
+        {"tokenizer_dir": "tokenizer", "skip_special_tokens": "true"},
+        queue=Queue(),
+    )
+
+
+# {tensor of the step: tensor of the ensemble}; a leading underscore marks what only flows between steps.
+_TO_PREPROCESSING = {
+    "QUERY": "text_input",
+    "DECODER_QUERY": "decoder_text_input",
+    "REQUEST_OUTPUT_LEN": "max_tokens",
+    "BAD_WORDS_DICT": "bad_words",
+    "STOP_WORDS_DICT": "stop_words",
+    "EMBEDDING_BIAS_WORDS": "embedding_bias_words",
+    "EMBEDDING_BIAS_WEIGHTS": "embedding_bias_weights",
+    "END_ID": "end_id",
+    "PAD_ID": "pad_id",
+    "PROMPT_TABLE_EXTRA_ID": "prompt_table_extra_id",
+}
+_FROM_PREPROCESSING = {
+    "INPUT_ID": "_INPUT_ID",
+    "REQUEST_INPUT_LEN": "_REQUEST_INPUT_LEN",
+    "DECODER_INPUT_ID": "_DECODER_INPUT_ID",
+    "REQUEST_DECODER_INPUT_LEN": "_REQUEST_DECODER_INPUT_LEN",
+    "REQUEST_OUTPUT_LEN": "_REQUEST_OUTPUT_LEN",
+    "STOP_WORDS_IDS": "_STOP_WORDS_IDS",
+    "BAD_WORDS_IDS": "_BAD_WORDS_IDS",
+    "EMBEDDING_BIAS": "_EMBEDDING_BIAS",
+    "OUT_END_ID": "_PREPROCESSOR_END_ID",
+    "OUT_PAD_ID": "_PREPROCESSOR_PAD_ID",
+    "OUT_PROMPT_TABLE_EXTRA_IDS": "_OUT_PROMPT_TABLE_EXTRA_IDS",
+}
+_TO_LLM = {
+    "input_ids": "_INPUT_ID",
+    "decoder_input_ids": "_DECODER_INPUT_ID",
+    "input_lengths": "_REQUEST_INPUT_LEN",
+    "decoder_input_lengths": "_REQUEST_DECODER_INPUT_LEN",
+    "request_output_len": "_REQUEST_OUTPUT_LEN",
+    "end_id": "_PREPROCESSOR_END_ID",
+    "pad_id": "_PREPROCESSOR_PAD_ID",
+    "stop_words_list": "_STOP_WORDS_IDS",
+    "bad_words_list": "_BAD_WORDS_IDS",
+    "embedding_bias": "_EMBEDDING_BIAS",
+    "prompt_table_extra_ids": "_OUT_PROMPT_TABLE_EXTRA_IDS",
+    "runtime_top_k": "top_k",
+    "runtime_top_p": "top_p",
+    "len_penalty": "length_penalty",
+    "streaming": "stream",
+}
+_SAME_NAME = (
+    "exclude_input_in_output",
+    "temperature",
+    "repetition_penalty",
+    "min_tokens",
+    "presence_penalty",
+    "frequency_penalty",
+    "seed",
+    "return_log_probs",
+    "return_context_logits",
+    "return_generation_logits",
+    "return_perf_metrics",
+    "return_num_input_tokens",
+    "return_num_output_tokens",
+    "num_return_sequences",
+    "beam_width",
+    "prompt_embedding_table",
+    "prompt_vocab_size",
+    "lora_task_id",
+    "lora_weights",
+    "lora_config",
+    "guided_decoding_guide_type",
+    "guided_decoding_guide",
+)
+_TOKENS = {"output_ids": "_TOKENS_BATCH", "sequence_length": "_SEQUENCE_LENGTH"}
+
+
+def _ensemble(plan: RepositoryPlan) -> Model:
+    outputs = _tensors(plan, tables.ENSEMBLE_OUTPUTS)
+    through = {o.name: o.name for o in outputs if o.name != "text_output"}
+    return Model(
+        ENSEMBLE,
+        None,
+        plan.max_batch_size,
+        # Triton hands an ensemble's inputs to its steps as clients send them; a reshape here would come too early.
+        tuple(replace(tensor, scalar=False) for tensor in _tensors(plan, tables.ENSEMBLE_INPUTS)),
+        outputs,
+        steps=(
+            Step(PREPROCESSING, _TO_PREPROCESSING, _FROM_PREPROCESSING),
+            Step(TARGET, _TO_LLM | {name: name for name in _SAME_NAME}, _TOKENS | through),
+            Step(
+                POSTPROCESSING,
+                {"TOKENS_BATCH": "_TOKENS_BATCH", "SEQUENCE_LENGTH": "_SEQUENCE_LENGTH"},
+                {"OUTPUT": "text_output"},
+            ),
+        ),
+    )
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _ids(ids: tuple[int, ...]) -> str:
+    return ",".join(str(i) for i in ids)
+
+
+def needs_tokenizer(model: Model) -> bool:
+    """Whether the model's folder holds a copy of the tokenizer."""
+    return model.name in (PREPROCESSING, POSTPROCESSING, BLS)
+
+
+_LLM_KEYS = frozenset(
+    {
+        "gpt_model_type",
+        "gpt_model_path",
+        "tokenizer_dir",
+        "xgrammar_tokenizer_info_path",
+        "guided_decoding_backend",
+        "enable_kv_cache_reuse",
+        "exclude_input_in_output",
+    }
+)
+REQUIRED_PARAMETERS: Mapping[str, frozenset[str]] = {
+    TARGET: _LLM_KEYS,
+    DRAFT: _LLM_KEYS,
+    PREPROCESSING: frozenset({"tokenizer_dir", "multimodal_model_path"}),
+    POSTPROCESSING: frozenset({"tokenizer_dir"}),
+    BLS: frozenset({"tensorrt_llm_model_name", "tensorrt_llm_draft_model_name", "max_draft_len"}),
+}
+"""Parameters without which a model does not load or does not speculate."""
