@@ -31,6 +31,8 @@ POLL = 0.1
 WATCH = 0.5
 ATTEMPTS = 3
 DYING = 2.0
+SHARED_MEMORY_POOL = 64 << 20
+"""Bytes of each Python model's pool: python_backend's own default until 2023, before it became 1 MiB and growing."""
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1"}  # noqa: S104  asked for by the user
 
 
@@ -236,6 +238,10 @@ def _options(launch: _Launch, ports: Ports, name: str) -> list[str]:
         "--strict-readiness=true",
         f"--exit-timeout-secs={max(1, math.ceil(serving.stop_timeout))}",
         f"--backend-config=python,shm-region-prefix-name={name}-",
+        # A pool that grows while other processes use it can abort the server (triton-inference-server/server
+        # issue 8882); the pages of a pool that never needs to grow cost nothing until they are touched.
+        f"--backend-config=python,shm-default-byte-size={SHARED_MEMORY_POOL}",
+        f"--backend-config=python,shm-growth-byte-size={SHARED_MEMORY_POOL}",
         # The default of 30 s is short for a model that imports torch on a loaded machine.
         f"--backend-config=python,stub-timeout-seconds={math.ceil(serving.start_timeout)}",
         f"--http-address={host}",

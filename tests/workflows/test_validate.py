@@ -1,0 +1,134 @@
+"""The whole road on the shipped pair through a real Triton server, by the command line's own door."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.processes import eventually, mentioning
+from tests.workflows.pair import outputs, own_pair
+from trtspec.cli._main import run
+from trtspec.hashing import HashMemo
+from trtspec.store import verify_folder
+from trtspec.triton import leftovers
+from trtspec.workflows.build import build
+
+pytestmark = [pytest.mark.torch, pytest.mark.triton]
+
+FEW = "validation.datasets=[{path: %s/api-reference.jsonl, domain: api-reference, limit: %d}]"
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a copy of the shipped pair, built."""
+    folder = tmp_path_factory.mktemp("road")
+    build(own_pair(folder))
+    return folder
+
+
+def left_by(owner: int) -> list[object]:
+    """Processes, shared memory and private folders of servers that process `owner` started."""
+    name = re.sub(r"-\d+-[0-9a-f]+$", f"-{owner}-", leftovers.new_name())
+    places = (leftovers.SHARED_MEMORY, Path(tempfile.gettempdir()))
+    return [*mentioning(name), *(path for place in places for path in place.glob(f"{name}*"))]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left() -> Iterator[None]:
+    yield
+    assert left_by(os.getpid()) == []
+
+
+def arguments(folder: Path, verb: str, *overrides: str, prompts: int = 16) -> list[str]:
+    chosen = [*outputs(folder), FEW % (folder / "tiny/prompts", prompts), *overrides]
+    return [verb, str(folder / "tiny.yaml"), *(word for text in chosen for word in ("--set", text))]
+
+
+def test_validate_passes_reports_and_writes_the_policy(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    policy = built / "model_repo/tiny/tensorrt_llm_bls/1/policy.json"
+    assert run([*arguments(built, "validate"), "--json"]) == 0
+    captured = capsys.readouterr()
+    document = json.loads(captured.out)
+    report = json.loads(Path(document["report"]).read_text())
+    domain = report["result"]["domains"][0]
+    assert document["verdict"] == "pass"
+    assert domain["exactness"]["equal"] == domain["exactness"]["compared"] == 16
+    assert domain["figures"]["alpha"]["point"] > 0.65
+    assert "PASS" in captured.err
+    assert json.loads(policy.read_text())["default"] == {"draft_len": 4}
+    # The policy is the one file that may change; everything else is still what was published.
+    assert verify_folder(built / "model_repo/tiny", HashMemo()) == []
+
+
+def test_validate_fails_below_the_floor_and_keeps_the_policy(built: Path) -> None:
+    policy = built / "model_repo/tiny/tensorrt_llm_bls/1/policy.json"
+    before = policy.read_text()
+    assert run(arguments(built, "validate", "gates.release_alpha=0.99", "gates.domain_alpha=0.98")) == 1
+    assert policy.read_text() == before
+
+
+def test_refused_before_a_server_starts(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    empty = tmp_path / "empty.jsonl"
+    empty.write_text("")
+    datasets = f"validation.datasets=[{{path: {empty}, domain: a}}]"
+    assert run(arguments(built, "validate", datasets)) == 2
+    assert f"{empty}: the file holds no prompts" in capsys.readouterr().err
+    assert run(arguments(built, "validate", "validation.datasets=[]")) == 2
+    assert run(arguments(built, "validate", "engine.max_batch_size=2")) == 2
+    assert "out of date" in capsys.readouterr().err
+    assert run(arguments(built, "validate", "name=other")) == 2
+    assert "trtspec build" in capsys.readouterr().err
+
+
+def test_port_in_use(built: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert run(arguments(built, "validate", f"serving.grpc_port={port}")) == 3
+    assert f"serving.grpc_port: port {port} is in use" in capsys.readouterr().err
+
+
+def test_killed_validate_leaves_nothing_and_the_next_passes(built: Path) -> None:
+    command = [sys.executable, "-m", "trtspec", *arguments(built, "validate", prompts=60)]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
+    while "Measuring" not in child.stdout.readline():
+        assert child.poll() is None
+    time.sleep(1.0)
+    os.kill(child.pid, signal.SIGKILL)
+    child.wait()
+    child.stdout.close()
+    assert eventually(lambda: left_by(child.pid) == [], 20)
+    assert run(arguments(built, "validate")) == 0
+
+
+def test_serve_answers_until_it_is_told_to_stop(built: Path) -> None:
+    from trtspec.triton.client import GenerateRequest, TritonClient
+
+    command = [sys.executable, "-m", "trtspec", *arguments(built, "serve"), "--json"]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        text = ""
+        while not text.endswith("}\n"):
+            line = child.stdout.readline()
+            assert line, child.stderr.read() if child.stderr else ""
+            text += line
+        with TritonClient(json.loads(text)["grpc"]) as client:
+            answer = client.generate("tensorrt_llm_bls", GenerateRequest("def f(", 16, draft_len=4))
+        assert answer.mode == "speculative"
+        child.send_signal(signal.SIGTERM)
+        assert child.wait(60) == 0
+    finally:
+        child.kill()
+        child.communicate()
