@@ -70,7 +70,7 @@ def _type(annotation: object) -> str:
     if isinstance(annotation, type):
         return annotation.__name__
     names = [_type(a) for a in get_args(annotation) if a is not type(None)]
-    return ", ".join(dict.fromkeys(n for n in names if n != "FieldInfo"))
+    return ", ".join(dict.fromkeys(n for n in names if n and n != "FieldInfo"))
 
 
 def _default(value: object) -> str:

@@ -122,19 +122,20 @@ def known_answers(client: TritonClient, config: RunConfig, prompts: int, dice: r
     return {(t, n): client.generate(TARGET_ONLY, GenerateRequest(t, n)).text for t, n in asked}
 
 
-def memory_of(pids: list[int]) -> int:
-    """Resident kilobytes of these processes."""
-    total = 0
-    for pid in pids:
-        status = Path(f"/proc/{pid}/status").read_text()
-        total += next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-    return total
+def memory(server_pid: int) -> dict[str, int]:
+    """Private kilobytes of the server and of each model's process, and what lies in shared memory."""
+    found = {"tritonserver": _private(server_pid)}
+    for file in Path(f"/proc/{server_pid}/task").glob("*/children"):
+        for pid in file.read_text().split():
+            arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+            found[Path(arguments[1]).parts[-3]] = _private(int(pid))
+    shared = sum((SHARED_MEMORY / name).stat().st_blocks for name in regions())
+    return found | {"shared": shared // 2}
 
 
-def stub_pids(server_pid: int) -> list[int]:
-    """Process ids of the server and of its direct children."""
-    children = Path(f"/proc/{server_pid}/task").glob("*/children")
-    return [server_pid, *(int(pid) for file in children for pid in file.read_text().split())]
+def _private(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("RssAnon"))
 
 
 def regions() -> set[str]:
@@ -152,13 +153,13 @@ def run(config: RunConfig, requests: int, concurrency: int, seed: int, log: Path
         with TritonClient(server.grpc_url) as client:
             answers = known_answers(client, config, 24, random.Random(seed))
             soak = Soak(client, answers, tally, config.engine.max_input_len)
-            memory = [memory_of(stub_pids(server.pid))]
+            kilobytes = [memory(server.pid)]
             began = time.monotonic()
             with ThreadPoolExecutor(concurrency) as pool:
                 for part in range(4):
                     numbers = range(part * requests // 4, (part + 1) * requests // 4)
                     list(pool.map(lambda n: soak.one(n, seed), numbers))
-                    memory.append(memory_of(stub_pids(server.pid)))
+                    kilobytes.append(memory(server.pid))
             seconds = time.monotonic() - began
         crashed = sorted((stubs - running_models(server.pid)).elements())
         dead = [] if server.running else ["tritonserver"]
@@ -172,7 +173,7 @@ def run(config: RunConfig, requests: int, concurrency: int, seed: int, log: Path
         "faults": tally.faults[:20],
         "fault_count": len(tally.faults),
         "crashed": dead + crashed,
-        "memory_kb": memory,
+        "memory_kb": kilobytes,
         "leftover_regions": sorted(regions() - before),
     }
 
