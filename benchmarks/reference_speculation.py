@@ -23,9 +23,9 @@ from benchmarks.common import (
     workspace,
 )
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.backends.reference import Request, Result, open_engine
+from trtspec.backends.reference import Request, Result, open_engine, open_pair
 from trtspec.backends.reference.engine import ReferenceEngine
-from trtspec.backends.reference.speculation import SpeculativePair, open_pair
+from trtspec.backends.reference.speculation import SpeculativePair
 from trtspec.backends.reference.worker import Worker
 
 FLOOR = 1.4

@@ -22,8 +22,7 @@ from benchmarks.common import (
     spread,
     workspace,
 )
-from trtspec.backends.reference import Request, open_engine
-from trtspec.backends.reference.speculation import open_pair
+from trtspec.backends.reference import Request, open_engine, open_pair
 from trtspec.backends.reference.worker import Worker
 
 STREAMS = 8

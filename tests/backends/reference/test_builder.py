@@ -121,7 +121,8 @@ def test_require_accepts_known_torches(found: str, monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    "target", [{"quantization": {"weights": "fp8"}}, {"quantization": {"kv_cache": "int8"}}, {"parallelism": {"tensor": 2}}]
+    "target",
+    [{"quantization": {"weights": "fp8"}}, {"quantization": {"kv_cache": "int8"}}, {"parallelism": {"tensor": 2}}],
 )
 def test_require_refuses_what_it_cannot_run(target: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.13.0")

@@ -144,9 +144,7 @@ def test_penalties_do_not_depend_on_what_was_asked_before(ids: list[int], data: 
     used = rules(frequency_penalty=0.5)
     for _ in range(3):
         part = ids[: data.draw(st.integers(1, len(ids)))]
-        np.testing.assert_array_equal(
-            used.apply(ROW, part, 0), rules(frequency_penalty=0.5).apply(ROW, part, 0)
-        )
+        np.testing.assert_array_equal(used.apply(ROW, part, 0), rules(frequency_penalty=0.5).apply(ROW, part, 0))
 
 
 def test_log_probability_is_of_the_models_own_distribution() -> None:

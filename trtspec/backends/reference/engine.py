@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
-from trtspec.backends.reference.config import EngineConfig, LinearKind
 from trtspec.backends.reference.core import Core
 from trtspec.backends.reference.plan import plan_step, run_step
 from trtspec.backends.reference.request import Request, Update
 from trtspec.backends.reference.sequence import Running
 from trtspec.backends.reference.worker import Worker
 
-__all__ = ["EngineConfig", "ReferenceEngine", "open_engine"]
-
 
 class ReferenceEngine(Worker[Running]):
-    """Open with :func:`open_engine`; use as a context manager or call :meth:`close`."""
+    """Open with :func:`trtspec.backends.reference.open_engine`; use as a context manager or call :meth:`close`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -42,14 +38,3 @@ class ReferenceEngine(Worker[Running]):
     def _advance(self, running: list[Running]) -> None:
         for run, _, update in run_step(self._core, plan_step(running)):
             self._report(run.running, update)
-
-
-def open_engine(
-    engine_dir: str | Path, *, threads: int | None = None, linear: LinearKind | None = None
-) -> ReferenceEngine:
-    """Load an engine folder (config.json, rank0.safetensors).
-
-    `threads`: torch threads; unset = 1 for a small model, else torch's default. `linear`: how weights are multiplied;
-    unset = the fastest kind this machine has; `engine.config.linear_kind` tells which.
-    """
-    return ReferenceEngine(Core(Path(engine_dir), threads, linear))

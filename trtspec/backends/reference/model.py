@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trtspec.backends.reference.cache import KVCache
 from trtspec.backends.reference.config import ComputeDtype, LinearKind, ModelConfig
-from trtspec.backends.reference.forward import Forward, compiled
+from trtspec.backends.reference.forward import LEAST_ROWS, Forward, compiled
 from trtspec.backends.reference.linear import linear_of
 from trtspec.backends.reference.rope import interleave, rotations
 from trtspec.backends.reference.weights import LayerWeights, WeightFile, open_weights
@@ -90,11 +90,11 @@ class Llama:
         return logits[: sum(feed.wanted for feed in feeds)]
 
     def _mask(self, length: int, seen: int) -> Tensor:
-        """[group · length, seen]: token i of the run sees positions up to seen - length + i. A view."""
+        """[at least group · length, seen]: token i of the run sees positions up to seen - length + i. A view."""
         whole = self._masks.get(length)
         if whole is None:
             one = torch.full((length, self.cache.length), -torch.inf).triu(self.cache.length - length + 1)
-            whole = one.repeat(self._group, 1)
+            whole = one.repeat(max(self._group, -(-LEAST_ROWS // length)), 1)
             if length < KEPT_MASKS:
                 self._masks[length] = whole
         return whole[:, self.cache.length - seen :]

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.backends.reference.config import EngineConfig, LinearKind
+from trtspec.backends.reference.config import EngineConfig
 from trtspec.backends.reference.core import Core
 from trtspec.backends.reference.model import Feed
 from trtspec.backends.reference.plan import PREFILL_BUDGET, plan_step, run_step
@@ -159,18 +158,3 @@ def _common_limits(target: EngineConfig, draft: EngineConfig, draft_len: int) ->
         max_seq_len=min(target.max_seq_len, draft.max_seq_len),
         max_draft_len=0,
     )
-
-
-def open_pair(
-    target_dir: str | Path,
-    draft_dir: str | Path,
-    *,
-    draft_len: int,
-    acceptance: Acceptance = "tokens",
-    threads: int | None = None,
-    linear: LinearKind | None = None,
-) -> SpeculativePair:
-    """Load two engine folders into one speculative pair; arguments as in :func:`engine.open_engine`."""
-    target = Core(Path(target_dir), threads, linear)
-    draft = Core(Path(draft_dir), threads, linear)
-    return SpeculativePair(target, draft, draft_len, acceptance)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import threading
-import time
 import traceback
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -24,12 +23,12 @@ from policy import PolicyFile
 from result import Result
 from rounds import Rounds
 from vocabulary import Vocabulary
+from watch import Watch, Watched
 from wire import FINAL, Inputs, Parameters, Refused, refusal, refuse_numpy_2, response
 from writing import Limits, Writer
 
 HERE = Path(__file__).parent
-LOOK = 0.05
-"""Seconds between two looks whether the client is still there."""
+GONE = "the request was cancelled"
 # Parameters that Triton and its clients send by themselves.
 KNOWN_PARAMETERS = ("triton_", "sequence_", "priority", "timeout", "binary_data", "headers")
 
@@ -44,6 +43,7 @@ class TritonPythonModel:
         self.vocabulary = Vocabulary(HERE / "tokenizer", skip_special=self.settings.skip_special_tokens)
         self.policy = PolicyFile(HERE / "policy.json")
         self.spent = Spent()
+        self.watch = Watch(self.spent)
         self._pool = ThreadPoolExecutor(self.settings.max_concurrent_requests, thread_name_prefix="request")
         self._lock = threading.Lock()
         self.in_flight = 0
@@ -69,58 +69,63 @@ class TritonPythonModel:
     def finalize(self) -> None:
         """Wait for what is running."""
         self._pool.shutdown(wait=True)
+        self.watch.close()
 
     def _serve(self, job: Job, sender: Any) -> None:
+        # Unique among calls in flight, because a stop request finds its call by the id.
+        watched = Watched(sender, Caller(f"{job.request_id}.{uuid.uuid4().hex[:8]}", self.spent))
+        self.watch.add(watched)
         try:
-            Service(self, job, sender).run()
-        except Cancelled:
-            sender.send(refusal("the request was cancelled", cancelled=True), flags=FINAL)
-        except (Refused, CallFailed) as reason:
-            sender.send(refusal(reason), flags=FINAL)
+            last = self._answer(job, watched)
+        finally:
+            self.watch.remove(watched)
+            with self._lock:
+                self.in_flight -= 1
+        sender.send(last, flags=FINAL)
+
+    def _answer(self, job: Job, watched: Watched) -> Any:
+        """The last response of a request, which may be an error."""
+        try:
+            return Service(self, job, watched).run()
+        except (Cancelled, Refused, CallFailed) as reason:
+            # A call that was stopped for a client that has gone fails, too.
+            return refusal(GONE, cancelled=True) if watched.cancelled else refusal(reason)
         except Exception as error:
             where = traceback.extract_tb(error.__traceback__)[-1]
             pb.Logger.log_error(f"request {job.request_id}: {type(error).__name__} at {where.name}:{where.lineno}")
-            sender.send(refusal(f"internal error ({type(error).__name__}); see the server's log"), flags=FINAL)
-        finally:
-            with self._lock:
-                self.in_flight -= 1
+            return refusal(f"internal error ({type(error).__name__}); see the server's log")
 
 
 class Service:
     """One request from prompt to last response."""
 
-    def __init__(self, model: TritonPythonModel, job: Job, sender: Any) -> None:
+    def __init__(self, model: TritonPythonModel, job: Job, watched: Watched) -> None:
         self._model = model
         self._job = job
-        self._sender = sender
-        self._looked = 0.0
-        # Unique among calls in flight, because a stop request finds its call by the id.
-        caller = Caller(f"{job.request_id}.{uuid.uuid4().hex[:8]}", model.spent)
-        self._look()
-        self._pair = Pair(job, model.settings, caller)
+        self._watched = watched
+        self._pair = Pair(job, model.settings, watched.caller)
         self._writer = Writer(model.vocabulary, self._limits())
         self._rounds = Rounds(model.settings.max_draft_len)
         self._result = Result(job, len(self._pair.prompt.ids))
 
-    def run(self) -> None:
-        """Write the answer and send it."""
+    def run(self) -> Any:
+        """Write the answer; sends all but the last response, which is returned."""
+        job = self._job
         decoding = Decoding(
             self._pair,
             self._writer,
             self._rounds,
-            self._job.max_tokens,
-            self._draft_len,
-            self._progress,
-            lambda problem: pb.Logger.log_warn(f"request {self._job.request_id}: {problem}"),
+            self,
+            max_tokens=job.max_tokens,
+            stream=job.stream,
+            at_once=bool(job.target_only),
         )
         decoding.run()
         text, tokens = self._writer.piece()
-        if not self._job.stream:
+        if not job.stream:
             text, tokens = self._whole_text(), len(self._writer.tokens)
-        tensors = self._result.last(
-            text, tokens, len(self._writer.tokens), self._rounds, decoding.mode, self._writer.finish
-        )
-        self._sender.send(response(tensors), flags=FINAL)
+        total = len(self._writer.tokens)
+        return response(self._result.last(text, tokens, total, self._rounds, decoding.mode, self._writer.finish))
 
     def _limits(self) -> Limits:
         prompt = self._pair.prompt
@@ -130,8 +135,13 @@ class Service:
         stop_ids = tuple(word for word in prompt.stop_ids if not (len(word) == 1 and word[0] in end_ids))
         return Limits(self._job.max_tokens, end_ids, self._job.stop_texts, stop_ids, self._job.min_tokens)
 
-    def _draft_len(self) -> tuple[int, str]:
-        """Most draft tokens of the next round: the least of request, policy and engine; and who said 0."""
+    def check(self) -> None:
+        """Give up when the client has gone."""
+        if self._watched.cancelled:
+            raise Cancelled
+
+    def draft_len(self) -> tuple[int, str]:
+        """The least of what request, policy and engine allow."""
         settings = self._model.settings
         policy = self._model.policy.policy.draft_len(self._job.task, self._model.in_flight)
         limits = [
@@ -141,20 +151,17 @@ class Service:
         ]
         return min(limits, key=lambda limit: limit[0])
 
-    def _progress(self, verdict: Verdict) -> None:
+    def progress(self, verdict: Verdict) -> None:
+        """Send what has become certain."""
         self._result.add(verdict)
         if self._job.stream and not self._writer.finish:
             text, tokens = self._writer.piece()
             if text:
-                self._sender.send(response(self._result.piece(text, tokens)))
-        self._look()
+                self._watched.sender.send(response(self._result.piece(text, tokens)))
 
-    def _look(self) -> None:
-        now = time.monotonic()
-        if now - self._looked >= LOOK or self._model.spent.many:
-            self._looked = now
-            if self._model.spent.is_cancelled(self._sender):
-                raise Cancelled
+    def warn(self, problem: str) -> None:
+        """Into the server's log."""
+        pb.Logger.log_warn(f"request {self._job.request_id}: {problem}")
 
     def _whole_text(self) -> str:
         text = self._writer.text()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -60,13 +59,12 @@ class Pair:
         """At most `count` tokens after `ids`. The draft may stop early at an end token or stop word."""
         wanted = [*_TOKENS, "generation_logits"] if self._job.draft_logits else _TOKENS
         asked = {"return_generation_logits": _flag(True)} if self._job.draft_logits else {}
-        tensors = self._call(ids, count) | asked
-        answers = list(self._caller.each(self._settings.draft, tensors, wanted))
-        tokens = [token for answer in answers for token in _new_tokens(answer)][:count]
+        answer = self._caller.decoupled(self._settings.draft, self._call(ids, count) | asked, wanted)
+        tokens = _new_tokens(answer)[:count]
         if not self._job.draft_logits or not tokens:
             return Draft(tokens)
-        logits = np.concatenate([a["generation_logits"].reshape(-1, a["generation_logits"].shape[-1]) for a in answers])
-        return Draft(tokens, logits[: len(tokens)])
+        logits = answer["generation_logits"]
+        return Draft(tokens, logits.reshape(-1, logits.shape[-1])[: len(tokens)])
 
     def verify(self, ids: list[int], draft: Draft) -> Verdict:
         """The accepted part of the draft and one token of the target's own; less where the target ends."""
@@ -79,28 +77,25 @@ class Pair:
                 tensors["draft_acceptance_threshold"] = np.array(
                     [[self._settings.acceptance_threshold]], dtype=np.float32
                 )
-        tokens: list[int] = []
-        extras: dict[str, Array] = {}
-        for answer in self._caller.each(self._settings.target, tensors, self._wanted()):
-            tokens += _new_tokens(answer)
-            extras |= answer
-        return Verdict(tokens, extras)
+        return self._target(tensors, self._wanted())
 
-    def continue_alone(self, ids: list[int], count: int) -> Iterator[Verdict]:
-        """The target by itself, token by token. Closing the iterator stops it."""
-        tensors = self._call(ids, count) | self._asked() | self._job.target_only | {"streaming": _flag(True)}
+    def continue_alone(self, ids: list[int], count: int) -> Verdict:
+        """`count` tokens of the target alone; fewer mean that it has ended."""
+        tensors = self._call(ids, count) | self._asked() | self._job.target_only
+        wanted = self._wanted()
         if "return_context_logits" in self._job.target_only:
-            wanted = [*self._wanted(), "context_logits"]
-        else:
-            wanted = self._wanted()
-        for answer in self._caller.each(self._settings.target, tensors, wanted):
-            yield Verdict(_new_tokens(answer), answer)
+            wanted.append("context_logits")
+        return self._target(tensors, wanted)
+
+    def _target(self, tensors: dict[str, Array], wanted: list[str]) -> Verdict:
+        answer = self._caller.decoupled(self._settings.target, tensors, wanted)
+        return Verdict(_new_tokens(answer), answer)
 
     def _preprocess(self) -> Prompt:
         inputs = self._job.inputs
         given = {theirs: inputs.array(ours) for ours, theirs in TO_PREPROCESSING.items() if ours in inputs}
         wanted = ["INPUT_ID", "REQUEST_INPUT_LEN", "STOP_WORDS_IDS", "BAD_WORDS_IDS", "EMBEDDING_BIAS"]
-        answer = self._caller.once("preprocessing", given, [*wanted, "OUT_END_ID", "OUT_PAD_ID"])
+        answer = self._caller.plain("preprocessing", given, [*wanted, "OUT_END_ID", "OUT_PAD_ID"])
         length = int(answer["REQUEST_INPUT_LEN"].flat[0])
         words = {
             "end_id": answer["OUT_END_ID"],
