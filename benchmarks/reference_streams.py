@@ -31,7 +31,7 @@ STREAMS = 8
 def main() -> None:
     """Print the table."""
     parser = arguments(__doc__ or "")
-    parser.set_defaults(count=16, repeat=5)
+    parser.set_defaults(count=16, repeat=5, tokens=96)
     parser.add_argument("--draft-len", type=int, default=4)
     parser.add_argument("--wide-repeat", type=int, default=1, help="repetitions on the widened target")
     args = parser.parse_args()

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from trtspec import errors
-from trtspec.cli import cli
+from trtspec.cli._main import cli
 from trtspec.config import RunConfig
 from trtspec.pairing.findings import CODES
 
@@ -36,9 +36,10 @@ def config_page() -> str:
     """Every key with its type, default and meaning."""
     page = NOTE + "# Configuration\n\n"
     page += "Precedence: `--set KEY=VALUE` > environment `TRTSPEC_SET_a__b=VALUE` > file > default.\n"
-    page += "Paths in the file are relative to the file; default outputs to the current folder.\n\n"
+    page += "Paths in the file, and in overrides of it, are relative to the file; default outputs to the current folder.\n\n"
     page += "| Key | Type | Default | Meaning |\n|---|---|---|---|\n"
-    return page + "".join(f"| {' | '.join(cell.replace('|', '&#124;') for cell in row)} |\n" for row in _rows(RunConfig))
+    rows = ([cell.replace("|", "&#124;") for cell in row] for row in _rows(RunConfig))
+    return page + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
 def _rows(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, str, str, str]]:

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trtspec.errors import BuildError
+from trtspec.errors import BuildError, ConfigError
 from trtspec.hashing import HashMemo
 from trtspec.store import MANIFEST, Stage, content_key, lock, publish, read_manifest, verify_folder, write_atomic
 
@@ -57,7 +57,6 @@ def test_changed_input_rebuilds_and_names_it(tmp_path: Path, memo: HashMemo) -> 
         (lambda f: (f / "sub/data.bin").write_bytes(b"y"), "sub/data.bin has 1 bytes instead of 1000"),
         (lambda f: (f / "sub/data.bin").write_bytes(b"y" * 1000), "sub/data.bin has other content than was published"),
         (lambda f: (f / MANIFEST).write_text("{"), "it has no readable manifest"),
-        (lambda f: (f / MANIFEST).unlink(), "it has no readable manifest"),
     ],
 )
 def test_damage_is_noticed_and_mended(tmp_path: Path, memo: HashMemo, damage, reason: str) -> None:  # type: ignore[no-untyped-def]
@@ -67,6 +66,28 @@ def test_damage_is_noticed_and_mended(tmp_path: Path, memo: HashMemo, damage, re
     again = publish(stage(out), fill, memo)
     assert (again.action, again.reason) == ("built", reason)
     assert verify_folder(out, memo) == []
+
+
+@pytest.mark.parametrize("kind", ["folder", "file", "dangling link"])
+def test_what_is_not_ours_is_never_replaced(tmp_path: Path, memo: HashMemo, kind: str) -> None:
+    out = tmp_path / "out"
+    if kind == "folder":
+        out.mkdir()
+        (out / "thesis.txt").write_text("years of work")
+    elif kind == "file":
+        out.write_text("years of work")
+    else:
+        out.symlink_to(tmp_path / "absent")
+    before = out.lstat().st_ino
+    with pytest.raises(ConfigError, match="trtspec did not make"):
+        publish(stage(out), fill, memo)
+    assert out.lstat().st_ino == before
+    assert not list(tmp_path.glob(".out.partial-*"))
+
+
+def test_an_empty_folder_may_be_filled(tmp_path: Path, memo: HashMemo) -> None:
+    (tmp_path / "out").mkdir()
+    assert publish(stage(tmp_path / "out"), fill, memo).action == "built"
 
 
 def test_touching_a_file_without_changing_it_keeps_the_folder(tmp_path: Path, memo: HashMemo) -> None:

@@ -11,7 +11,7 @@
 
 Each error says what went wrong, where, what was found, what was expected and how to fix it. Role, stage and
 log path are attached on the way out with :func:`context`, so no call site needs to know them.
-Exit code 0 is success and 130 an interrupt (Ctrl-C).
+Exit code 0 is success, 130 an interrupt (Ctrl-C), 143 SIGTERM, and 70 a fault of trtspec itself.
 """
 
 from __future__ import annotations

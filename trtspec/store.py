@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from trtspec import __version__
-from trtspec.errors import BuildError
+from trtspec.errors import BuildError, ConfigError
 from trtspec.hashing import HashMemo
 
 MANIFEST = "trtspec-manifest.json"
@@ -87,12 +87,13 @@ def publish(
 ) -> Outcome:
     """Have `stage.out` with content of `stage.key`: reuse it, or fill a partial folder and rename it.
 
-    Raises what `fill` raises, with nothing left at `stage.out` that was not there before, and BuildError for
-    faults of the disk.
+    Raises what `fill` raises, with nothing left at `stage.out` that was not there before, BuildError for faults of
+    the disk, and ConfigError when something stands there that is not ours.
     """
     start = time.perf_counter()
     try:
         with lock(stage.out, notice):
+            _refuse_foreign(stage.out)
             stale = staleness(stage, memo)
             if not stale:
                 return Outcome(stage, "reused", time.perf_counter() - start)
@@ -115,6 +116,19 @@ def publish(
             where=error.filename or stage.out,
             fix="nothing half-written was kept; mend it and run the same command again",
         ) from error
+
+
+def _refuse_foreign(out: Path) -> None:
+    """ConfigError when something stands at `out` that no build put there; replacing it would destroy it."""
+    if out.is_dir() and ((out / MANIFEST).exists() or not any(out.iterdir())):
+        return
+    if out.exists() or out.is_symlink():
+        raise ConfigError(
+            "something stands here that trtspec did not make",
+            where=out,
+            found=f"no {MANIFEST}",
+            fix="move it away, or choose another folder under `output`",
+        )
 
 
 def staleness(stage: Stage, memo: HashMemo) -> str:

@@ -60,6 +60,7 @@ def test_help_teaches_the_first_minute(capsys: pytest.CaptureFixture[str]) -> No
         (errors.ServingError("x"), 5),
         (errors.EvidenceError("x"), 6),
         (KeyboardInterrupt(), 130),
+        (_main.Terminated(), 143),
         (RuntimeError("bug"), 70),
         (click.UsageError("x"), 2),
     ],
@@ -83,6 +84,20 @@ def test_error_document_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert document["error"] == "ConfigError"
     assert document["exit_code"] == 2
     assert captured.err.count("\n") == 1
+
+
+def test_every_failure_has_a_document(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise errors_to_raise.pop()
+
+    errors_to_raise: list[BaseException] = [RuntimeError("bug"), KeyboardInterrupt(), _main.Terminated()]
+    monkeypatch.setattr(_main.cli, "main", fail)
+    for code in (143, 130, 70):
+        assert run(["build", "--json"]) == code
+        assert json.loads(capsys.readouterr().out)["exit_code"] == code
+    monkeypatch.undo()
+    assert run(["build", "--json", "--nonsense"]) == 2
+    assert json.loads(capsys.readouterr().out)["exit_code"] == 2
 
 
 def test_unknown_verb_and_option_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,16 @@ def test_given_output_is_relative_to_the_file(tmp_path: Path) -> None:
         ("name: again", r"c\.yaml:10: name is given twice \(found first at line 1\)"),
         ("gates: {release_alpha: 1.5}", r"gates\.release_alpha: .*less than or equal to 1"),
         ("serving: {http_port: 70000}", r"serving\.http_port"),
+        ("serving: {http_port: '8000'}", r"serving\.http_port"),
+        ("serving: {http_port: true}", r"serving\.http_port"),
+        ("serving: {start_timeout: .inf}", r"serving\.start_timeout"),
+        ("gates: {release_alpha: '0.5'}", r"gates\.release_alpha"),
+        ("gates: {release_alpha: true}", r"gates\.release_alpha"),
+        ("gates: {near_tie: .nan}", r"gates\.near_tie"),
+        ("engine: 3", r"engine: must be a block of keys"),
+        ("output: {engines: same, model_repo: same}", r"output\.engines lies in output\.model_repo"),
+        ("output: {engines: same/inner, model_repo: same}", r"output\.engines lies in output\.model_repo"),
+        ('output: {engines: "a\\0b"}', r"NUL"),
         ("checks: {min_size_ratio: 64, max_size_ratio: 8}", r"checks: min_size_ratio 64\.0 is not below"),
         ("output: [", r"c\.yaml:1\d: not valid YAML"),
         ("engine: {backend: onnx}", r"engine\.backend: Input should be 'reference', 'tensorrt' or 'pytorch'"),
@@ -116,6 +127,17 @@ def test_precedence_flag_environment_file_default(tmp_path: Path) -> None:
 def test_bad_override_names_itself(tmp_path: Path, override: str) -> None:
     with pytest.raises(ConfigError, match=r"--set"):
         load_config(write(tmp_path, GOOD), [override], environ={})
+
+
+def test_fault_of_a_block_names_the_override_that_made_it(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"--set engine\.max_input_len=2000: engine: max_seq_len 1024 leaves no room"):
+        load_config(write(tmp_path, GOOD + "engine: {max_seq_len: 1024}\n"), ["engine.max_input_len=2000"], environ={})
+
+
+def test_a_pipe_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(ConfigError, match="not a file"):
+        load_config(tmp_path / "pipe.yaml", environ={})
 
 
 def test_bad_environment_names_itself(tmp_path: Path) -> None:

@@ -36,10 +36,11 @@ def test_every_prompt_is_answered_once_in_each_mode() -> None:
 
 def test_requests_say_what_was_declared() -> None:
     client = FakeClient()
-    measure(lambda: client, prompts(4), validation(temperature=0.7, seed=10, request_timeout=3), 5)
+    measure(lambda: client, prompts(4), validation(temperature=0.7, top_p=0.9, seed=10, request_timeout=3), 5)
     for model, request in client.asked:
         assert request.draft_len == (5 if model == "tensorrt_llm_bls" else None)
         assert (request.temperature, request.timeout, request.stream, request.task) == (0.7, 3, True, None)
+        assert (request.top_k, request.top_p) == (None, 0.9)
     seeds = {(r.prompt, r.seed) for _, r in client.asked}
     assert sorted(seed for _, seed in seeds) == [10, 11, 12, 13]
     assert len({r.request_id for _, r in client.asked}) == 8

@@ -6,8 +6,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from hypothesis import settings
 
 from tests.triton.modelfolder import load, small_repository
+
+# The first example of a property also loads a model folder, and CI machines are busy.
+settings.register_profile("no-deadline", deadline=None)
+settings.load_profile("no-deadline")
 
 
 @pytest.fixture(scope="session")

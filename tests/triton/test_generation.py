@@ -54,7 +54,19 @@ def test_greedy_is_the_best_token_alone() -> None:
 
 def test_what_was_not_asked_is_not_sent() -> None:
     tensors = request_tensors(SPECULATING, GenerateRequest("p", 1, temperature=0.5))
-    assert not {"num_draft_tokens", "use_draft_logits", "top_k", "top_p", "seed", "stop_words", "task"} & tensors.keys()
+    assert not {"num_draft_tokens", "use_draft_logits", "top_k", "seed", "stop_words", "task"} & tensors.keys()
+
+
+def test_a_sampled_request_always_says_from_what_to_draw() -> None:
+    """With neither top_k nor top_p the wire means the best token, whatever the temperature."""
+    assert request_tensors(PLAIN, GenerateRequest("p", 1, temperature=0.5))["top_p"].tolist() == [[1.0]]
+    assert "top_p" not in request_tensors(PLAIN, GenerateRequest("p", 1, temperature=0.5, top_k=40))
+
+
+@pytest.mark.parametrize("change", [{"max_tokens": 2**31}, {"draft_len": 2**40}, {"prompt": "\ud800"}])
+def test_what_the_wire_cannot_hold_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError):
+        GenerateRequest(**({"prompt": "p", "max_tokens": 1} | change))
 
 
 def test_reports_are_asked_of_models_that_know_them() -> None:

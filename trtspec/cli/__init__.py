@@ -1,5 +1,14 @@
 """The command line: one file per verb; each parses, calls one workflow and prints. Errors become exit codes here."""
 
-from trtspec.cli._main import cli, main
+from __future__ import annotations
 
-__all__ = ["cli", "main"]
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Entry point. Ctrl-C while Python is still importing ends as quietly as it does later."""
+    try:
+        from trtspec.cli._main import main as run
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    run()

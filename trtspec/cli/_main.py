@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -18,10 +19,16 @@ from trtspec.cli.check import check
 from trtspec.cli.configuration import config, schema
 from trtspec.cli.serve import serve
 from trtspec.cli.validate import validate
-from trtspec.errors import TrtspecError
+from trtspec.errors import ConfigError, TrtspecError
 
 INTERRUPTED = 130
+TERMINATED = 143
 INTERNAL = 70  # EX_SOFTWARE: a fault of trtspec itself
+
+
+class Terminated(BaseException):
+    """SIGTERM as an exception, so that every `finally` on the way out stops its server and removes its partials."""
+
 
 HELP = """Build, serve and validate a draft/target pair for speculative decoding.
 
@@ -34,7 +41,8 @@ One YAML file names the pair. The first minute, on any machine:
 
 \b
 Exit codes: 0 good; 1 a check or gate says no; 2 bad usage or config; 3 the machine lacks something;
-4 a build failed; 5 serving failed; 6 the evidence is invalid or undecided; 130 interrupted.
+4 a build failed; 5 serving failed; 6 the evidence is invalid or undecided; 130 interrupted;
+143 terminated; 70 a fault of trtspec itself.
 """
 
 
@@ -51,11 +59,15 @@ for command in (check, build, validate, serve, convert, engine, repo, config, sc
 def main() -> NoReturn:
     """Entry point: run the command line and exit with the documented code."""
     signal.signal(signal.SIGTERM, _terminate)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # α and × on a terminal that has only ASCII
     sys.exit(run(sys.argv[1:]))
 
 
 def run(arguments: list[str]) -> int:
     """Run one command line and return its exit code; prints one line for an error, never a traceback."""
+    as_json = "--json" in arguments
     try:
         result = cli.main(arguments, prog_name="trtspec", standalone_mode=False)
         return result if isinstance(result, int) else 0
@@ -63,39 +75,45 @@ def run(arguments: list[str]) -> int:
         return exit_.exit_code
     except click.ClickException as error:
         error.show()
-        return 2
+        return _document(as_json, ConfigError(error.format_message()), 2)
     except (KeyboardInterrupt, click.exceptions.Abort):
         print("trtspec: interrupted", file=sys.stderr)
-        return INTERRUPTED
+        return _document(as_json, TrtspecError("interrupted"), INTERRUPTED)
+    except Terminated:
+        print("trtspec: terminated", file=sys.stderr)
+        return _document(as_json, TrtspecError("terminated"), TERMINATED)
     except TrtspecError as error:
-        _report(error, as_json="--json" in arguments)
-        return error.exit_code
+        return _report(error, as_json)
     except BrokenPipeError:
         # The reader of our output went away (`| head`); there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except Exception as error:
-        return _internal(error)
+        return _internal(error, as_json)
 
 
-def _report(error: TrtspecError, *, as_json: bool) -> None:
-    if as_json:
-        print(json.dumps(error.as_dict()))
+def _report(error: TrtspecError, as_json: bool) -> int:
     print(f"trtspec: {error}", file=sys.stderr)
     if "TRTSPEC_DEBUG" in os.environ:
         traceback.print_exc()
+    return _document(as_json, error, error.exit_code)
 
 
-def _internal(error: Exception) -> int:
+def _document(as_json: bool, error: TrtspecError, code: int) -> int:
+    if as_json:
+        print(json.dumps(error.as_dict() | {"exit_code": code}))
+    return code
+
+
+def _internal(error: Exception, as_json: bool) -> int:
     print(f"trtspec: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     if "TRTSPEC_DEBUG" in os.environ:
         traceback.print_exc()
     else:
         print("This is a fault of trtspec. TRTSPEC_DEBUG=1 shows where; please report it.", file=sys.stderr)
-    return INTERNAL
+    return _document(as_json, TrtspecError(f"internal error: {type(error).__name__}: {error}"), INTERNAL)
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
-    # As an exception, so that every `finally` on the way out stops its server and removes its partial folder.
-    del frame
-    raise SystemExit(128 + signum)
+    del signum, frame
+    raise Terminated

@@ -7,6 +7,7 @@ An override is a dotted key and a YAML value: `--set speculation.draft_len=4`, o
 from __future__ import annotations
 
 import difflib
+import itertools
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -35,10 +36,12 @@ def load_config(path: Path, overrides: Iterable[str] = (), environ: Mapping[str,
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[Location, int]]:
+    if not path.exists():
+        raise ConfigError("no such configuration file", where=path)
+    if not path.is_file():  # reading a pipe would wait for ever
+        raise ConfigError("this is not a file", where=path)
     try:
         text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise ConfigError("no such configuration file", where=path) from None
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration: {error}", where=path) from None
     try:
@@ -120,21 +123,26 @@ def _explain(
         return ConfigError(f"unknown key {name}{more}", where=where, fix=_did_you_mean(location))
     if first["type"] == "missing":
         return ConfigError(f"{name} is missing{more}", where=where)
-    message = first["msg"].removeprefix("Value error, ")
+    message = _PLAIN.get(first["type"], first["msg"].removeprefix("Value error, "))
     found = None if isinstance(first["input"], (dict, BaseModel)) else repr(first["input"])
     return ConfigError(f"{name}: {message}{more}" if name else message + more, where=where, found=found)
 
 
+_PLAIN = {"model_type": "must be a block of keys", "path_type": "must be a path", "tuple_type": "must be a list"}
+
+
 def _where(location: Location, path: Path, lines: dict[Location, int], sources: dict[Location, str]) -> str:
+    # A fault of a whole block comes from the override that reached into it, if one did.
+    inside = [source for key, source in sources.items() if location and key[: len(location)] == location]
+    if inside:
+        return inside[-1]
     for end in range(len(location), 0, -1):
         part = location[:end]
         if part in sources:
             return sources[part]
         if part in lines:
             return f"{path}:{lines[part]}"
-    # A block that an override created has no line; name the override that reached into it.
-    inside = (source for key, source in sources.items() if key[: len(location)] == location)
-    return next(inside, str(path))
+    return str(path)
 
 
 def _dotted(location: Location) -> str:
@@ -168,11 +176,7 @@ def _resolve(config: RunConfig, folder: Path) -> RunConfig:
         }
     )
     datasets = tuple(d.model_copy(update={"path": _absolute(d.path, folder)}) for d in config.validation.datasets)
-    given = config.output.model_fields_set
-    output = {
-        name: _absolute(getattr(config.output, name), folder if name in given else Path.cwd())
-        for name in type(config.output).model_fields
-    }
+    output = _outputs(config, folder)
     return config.model_copy(
         update={
             "pair": pair,
@@ -185,8 +189,26 @@ def _resolve(config: RunConfig, folder: Path) -> RunConfig:
     )
 
 
+def _outputs(config: RunConfig, folder: Path) -> dict[str, Path | None]:
+    """The result folders, absolute; ConfigError when one is or lies in another, which would overwrite its content."""
+    given = config.output.model_fields_set
+    found = {
+        name: _absolute(getattr(config.output, name), folder if name in given else Path.cwd())
+        for name in type(config.output).model_fields
+    }
+    for one, other in itertools.permutations(found, 2):
+        inner, outer = found[one], found[other]
+        if inner is not None and outer is not None and inner.is_relative_to(outer):
+            raise ConfigError(
+                f"output.{one} lies in output.{other}", found=inner, expected="folders apart", fix="choose another"
+            )
+    return found
+
+
 def _absolute(path: Path | None, folder: Path) -> Path | None:
     if path is None:
         return None
+    if "\0" in str(path):
+        raise ConfigError("a path cannot hold a NUL character", found=repr(str(path)))
     expanded = path.expanduser()
     return Path(os.path.normpath(expanded if expanded.is_absolute() else folder / expanded))

@@ -16,10 +16,10 @@ Role = Literal["draft", "target"]
 ROLES: tuple[Role, Role] = ("draft", "target")
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
-Port = Annotated[int, Field(ge=0, le=65535)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0)]
+Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
+Fraction = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
 PositiveInt = Annotated[int, Field(ge=1, strict=True)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
+PositiveFloat = Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]
 
 
 class Section(BaseModel):
@@ -93,7 +93,7 @@ class Speculation(Section):
     """Draft tokens per round (K) served and validated by default; the smaller of 4 and max_draft_len if unset."""
     acceptance: Literal["tokens", "logits"] = "tokens"
     """`tokens`: the target's own token must equal the draft's. `logits`: the rejection rule on both distributions."""
-    acceptance_threshold: Annotated[float, Field(gt=0.0, le=1.0)] | None = None
+    acceptance_threshold: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] | None = None
     """Logits acceptance only: a fixed threshold instead of the random one. Faster, and no longer exact."""
 
     @property
@@ -151,7 +151,7 @@ class Checks(Section):
     """Warn when the target has fewer than this many times the draft's parameters."""
     max_size_ratio: PositiveFloat = 64.0
     """Warn when the target has more than this many times the draft's parameters."""
-    cost_ratio: Annotated[float, Field(gt=0.0, lt=100.0)] | None = None
+    cost_ratio: Annotated[float, Field(gt=0.0, lt=100.0, strict=True)] | None = None
     """Draft step time ÷ target step time where it was measured; otherwise estimated from the bytes each must read."""
     acceptance: Fraction | None = None
     """Measured per-token acceptance (α) to plan with; without it the speed-up is shown for a range."""
@@ -175,7 +175,7 @@ class Serving(Section):
     """The tritonserver program. Default: one on PATH or in /opt/tritonserver, else the nvidia-pytriton wheel's."""
     start_timeout: PositiveFloat = 180.0
     """Seconds until the server must be ready."""
-    stop_timeout: PositiveFloat = 20.0
+    stop_timeout: PositiveFloat = 10.0
     """Seconds between SIGTERM and SIGKILL."""
 
 
@@ -197,8 +197,12 @@ class Validation(Section):
     """Requests in flight at once; the speed-up is stated at this load."""
     max_tokens: PositiveInt = 64
     """Longest answer where a prompt does not say."""
-    temperature: Annotated[float, Field(ge=0.0, le=10.0)] = 0.0
+    temperature: Annotated[float, Field(ge=0.0, le=10.0, strict=True)] = 0.0
     """0 is greedy."""
+    top_k: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Sampling only: draw from the k best tokens; 0 is no limit."""
+    top_p: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] = 1.0
+    """Sampling only: draw from the likeliest tokens that together have this probability."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
     warmup: Annotated[int, Field(ge=0, strict=True)] = 4
     """Requests sent before anything is counted."""
@@ -223,7 +227,7 @@ class Gates(Section):
     """A domain whose interval is not wholly above this floor is served without speculation."""
     greedy_equality: Literal["exact", "near-tie", "off"] = "near-tie"
     """Speculative greedy text against target-only: equal; equal but for near-ties of the best logits; not judged."""
-    near_tie: Annotated[float, Field(ge=0.0)] = 0.1
+    near_tie: Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)] = 0.1
     """Largest gap between the two best logits that counts as a near-tie."""
     min_speedup: PositiveFloat | None = None
     """Floor of throughput with ÷ without speculation. Unset: reported, not judged."""

@@ -126,6 +126,8 @@ class _Settings:
             max_tokens=prompt.max_tokens,
             draft_len=self.k if speculative else None,
             temperature=self.validation.temperature,
+            top_k=None if greedy or not self.validation.top_k else self.validation.top_k,
+            top_p=None if greedy else self.validation.top_p,
             seed=None if greedy else self.validation.seed + place,
             task=None,  # the policy in force must not decide what is measured to decide the policy
             stream=self.stream,

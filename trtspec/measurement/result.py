@@ -181,6 +181,9 @@ class Conditions(Record):
     concurrency: int
     """Requests in flight at once."""
     temperature: float
+    top_k: int = 0
+    """0 is no limit; no meaning at temperature 0."""
+    top_p: float = 1.0
     seed: int
     warmup: int
     streamed: bool
@@ -192,6 +195,10 @@ class Conditions(Record):
     def summary(self) -> str:
         """The conditions in one line, to stand beside numbers."""
         how = "greedy" if self.temperature == 0 else f"temperature {self.temperature:g}"
+        if self.temperature and self.top_k:
+            how += f", top-k {self.top_k}"
+        if self.temperature and self.top_p < 1.0:
+            how += f", top-p {self.top_p:g}"
         where = self.gpu if self.gpu_count == 1 else f"{self.gpu_count}× {self.gpu}"
         stream = "streamed" if self.streamed else "not streamed"
         return (

@@ -228,6 +228,8 @@ def _conditions(config: RunConfig, streamed: bool) -> Conditions:
         acceptance=config.speculation.acceptance,
         concurrency=config.validation.concurrency,
         temperature=config.validation.temperature,
+        top_k=config.validation.top_k,
+        top_p=config.validation.top_p,
         seed=config.validation.seed,
         warmup=config.validation.warmup,
         streamed=streamed,

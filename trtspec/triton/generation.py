@@ -20,7 +20,10 @@ class GenerateRequest:
     prompt: str
     max_tokens: int
     draft_len: int | None = None
-    """Draft tokens per round; 0 switches speculation off, None leaves the choice to the server's policy."""
+    """Most draft tokens per round; 0 switches speculation off, None leaves the choice to the server's policy.
+
+    The server takes the least of this, its policy (`policy.json`) and what the target engine was built for.
+    """
     temperature: float = 0.0
     top_k: int | None = None
     top_p: float | None = None
@@ -35,8 +38,9 @@ class GenerateRequest:
 
     def __post_init__(self) -> None:
         rules = (
-            ("max_tokens", self.max_tokens >= 1, "at least 1"),
-            ("draft_len", self.draft_len is None or self.draft_len >= 0, "0 or more"),
+            ("prompt", _is_text(self.prompt), "text that UTF-8 can hold"),
+            ("max_tokens", 1 <= self.max_tokens < 2**31, "1 to 2^31 - 1"),
+            ("draft_len", self.draft_len is None or 0 <= self.draft_len < 2**31, "0 to 2^31 - 1"),
             ("temperature", 0.0 <= self.temperature < float("inf"), "0 or more"),
             ("top_k", self.top_k is None or self.top_k >= 0, "0 (off) or more"),
             ("top_p", self.top_p is None or 0.0 < self.top_p <= 1.0, "above 0 and at most 1"),
@@ -46,6 +50,14 @@ class GenerateRequest:
         for name, holds, expected in rules:
             if not holds:
                 raise ConfigError(f"{name} is out of range", found=repr(getattr(self, name)), expected=expected)
+
+
+def _is_text(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return False
+    return True
 
 
 @dataclass(frozen=True)

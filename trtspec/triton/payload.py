@@ -30,13 +30,15 @@ def request_tensors(model: ModelInfo, request: GenerateRequest) -> dict[str, Arr
 
 def _asked_tensors(request: GenerateRequest) -> dict[str, Array]:
     greedy = request.temperature == 0.0
+    # With neither top_k nor top_p TensorRT-LLM takes the best token, whatever the temperature.
+    top_p = None if greedy else 1.0 if request.top_k is None and request.top_p is None else request.top_p
     optional = {
         "num_draft_tokens": None if request.draft_len is None else number(request.draft_len),
         "use_draft_logits": flag(True) if request.use_draft_logits else None,
         # Temperature 0 is not accepted by every version of TensorRT-LLM; the best token alone is the same.
         "temperature": None if greedy else number(request.temperature, np.float32),
         "top_k": number(1) if greedy else None if request.top_k is None else number(request.top_k),
-        "top_p": None if greedy or request.top_p is None else number(request.top_p, np.float32),
+        "top_p": None if top_p is None else number(top_p, np.float32),
         "seed": None if request.seed is None else number(request.seed, np.uint64),
         "stop_words": strings(request.stop_words) if request.stop_words else None,
         "task": None if request.task is None else strings([request.task]),

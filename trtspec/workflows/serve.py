@@ -29,7 +29,7 @@ def serving_on(config: RunConfig, repository: Path, note: Callable[[str], None])
     from trtspec.triton.server import TritonServer
 
     log = config.report_dir / "server.log"
-    with context(stage="serve", log=log):
+    with context(stage="serve"):
         note(f"Starting Triton on {repository} (log: {log})")
         with TritonServer.start(repository, config.serving, log) as server:
             yield server

@@ -74,7 +74,7 @@ class Stages:
         inputs = {
             "stage": "engine",
             "checkpoint": self.checkpoint(role).key,
-            "builder": builder_for(self.config).key_facts(self.config, role),
+            "engine settings": builder_for(self.config).key_facts(self.config, role),
         }
         return Stage(f"engine of the {role}", self.config.engine_dir(role), inputs)
 
@@ -86,7 +86,7 @@ class Stages:
             "stage": "repository",
             "engines": {role: self.engine(role).key for role in ROLES},
             "tokenizer": self._hashes("target", _WORDS),
-            "plan": key_facts(plan_for(self.config, self.sources["target"])),
+            "pipeline settings": key_facts(plan_for(self.config, self.sources["target"])),
         }
         return Stage("model repository", self.config.repository_dir, inputs, frozenset({POLICY_FILE}))
 

@@ -18,6 +18,7 @@ from trtspec.measurement.summary import build_result
 from trtspec.release.gates import Judgement, judge
 from trtspec.release.policy import write_policy
 from trtspec.release.report import write_report
+from trtspec.store import lock, read_manifest
 from trtspec.triton.pipeline import PREPROCESSING
 from trtspec.triton.repository import POLICY_FILE
 from trtspec.workflows.reporter import Reporter, Silent
@@ -59,11 +60,12 @@ def validate(config: RunConfig, reporter: Reporter | None = None) -> Validation:
     # The template that is deployed, not the one beside the weights.
     template = ChatTemplate.read(repository / PREPROCESSING / "1" / "tokenizer")
     prompts = load_all(config.validation, template)
+    measured = read_manifest(repository)
     with serving_on(config, repository, reporter.note) as server, context(stage="measure"):
         result = _measure(config, prompts, server, reporter)
     judgement = judge(result, config.gates)
     report = write_report(config.report_dir, result, judgement, config.gates)
-    policy = _apply_policy(repository, result, judgement)
+    policy = _apply_policy(repository, measured, result, judgement)
     return Validation(result, judgement, report, policy)
 
 
@@ -90,10 +92,21 @@ def _measure(config: RunConfig, prompts: Sequence[Prompt], server: TritonServer,
     return build_result(config, prompts, samples, exactness)
 
 
-def _apply_policy(repository: Path, result: ResultDocument, judgement: Judgement) -> Path | None:
-    """A passed validation decides what is served. Any other leaves the policy in force as it is."""
-    try:
+def _apply_policy(
+    repository: Path, measured: dict[str, object] | None, result: ResultDocument, judgement: Judgement
+) -> Path | None:
+    """A passed validation decides what is served. Any other leaves the policy in force as it is.
+
+    EvidenceError when a build replaced the repository meanwhile: what was measured is no longer what is there.
+    """
+    with lock(repository):
+        if read_manifest(repository) != measured:
+            raise EvidenceError(
+                "the repository was rebuilt while it was measured; its policy was left alone",
+                where=repository,
+                fix="validate again",
+            )
+        if judgement.verdict != "pass":
+            return None
         write_policy(repository / POLICY_FILE, result, judgement)
-    except EvidenceError:
-        return None
     return repository / POLICY_FILE

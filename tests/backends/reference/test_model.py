@@ -22,6 +22,7 @@ from trtspec.config import RunConfig  # noqa: E402
 pytestmark = pytest.mark.torch
 IDS = tuple(int(i) for i in np.random.default_rng(3).integers(0, 61, 40))
 TOLERANCE = 1e-4
+LONG = {"max_input_len": 400, "max_seq_len": 410}
 LLAMA3 = {
     "rope_type": "llama3",
     "factor": 8.0,
@@ -110,11 +111,20 @@ def test_a_ragged_batch_of_prompts_verify_runs_and_single_tokens(core: Core, who
     np.testing.assert_allclose(got, whole[[20, 28, 29, 20, 21, 22, 23, 24]], atol=TOLERANCE)
 
 
-def test_neighbours_change_nothing_at_all(core: Core) -> None:
-    """Bit-equal in attention; the linears may differ by their row count, so it is held against the same count."""
-    a = step(core, Feed(0, 0, IDS[:9], 9), Feed(1, 0, IDS[5:10], 5))
-    b = step(core, Feed(0, 0, IDS[:9], 9), Feed(1, 0, IDS[20:25], 5))
-    np.testing.assert_array_equal(a[:9], b[:9])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_tokens_logits_are_the_same_bits_however_it_is_computed(tmp_path: Path, dtype: str) -> None:
+    """Alone, in a verify run, in a prompt, beside others: what makes speculation exact in bfloat16 too."""
+    core = Core(engine_folder(tmp_path / "e", oracle(4, head_dim=16, max_position_embeddings=512), dtype, **LONG), 1)
+    if core.config.linear_kind != "mkldnn-prepacked" or not torch.backends.mkl.is_available():
+        pytest.skip("known of oneDNN's packed linears and MKL only")
+    ids = tuple(int(i) for i in np.random.default_rng(5).integers(0, 61, 300))
+    prompt = step(core, Feed(0, 0, ids, 300))
+    for length in (1, 2, 3, 5, 9, 64):
+        runs = [Feed(1, at, ids[at : at + length], len(ids[at : at + length])) for at in range(0, 300, length)]
+        got = np.concatenate([step(core, run) for run in runs])
+        np.testing.assert_array_equal(got, prompt, err_msg=f"runs of {length}")
+    beside = step(core, Feed(2, 0, ids[:70], 1), Feed(1, 200, ids[200:205], 5), Feed(3, 0, ids[:1], 1))
+    np.testing.assert_array_equal(beside, prompt[[69, 200, 201, 202, 203, 204, 0]])
 
 
 def test_the_position_can_move_back(core: Core, whole: np.ndarray) -> None:

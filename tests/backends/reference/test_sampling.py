@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
@@ -139,6 +139,7 @@ def test_penalties_count_the_whole_sequence() -> None:
     np.testing.assert_allclose(out, [2 / 2 - 0.25 - 0.5, -2 * 2 - 0.25 - 1.0, 1.0, 0.5, 0.0])
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=20), st.data())
 def test_penalties_do_not_depend_on_what_was_asked_before(ids: list[int], data: st.DataObject) -> None:
     used = rules(frequency_penalty=0.5)

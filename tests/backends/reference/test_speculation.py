@@ -43,6 +43,18 @@ def test_greedy_tokens_are_the_targets_own(folders: dict[str, Path], target_mode
     assert {"draft": alpha < 0.5, "near": 0.2 < alpha < 1.0, "target": alpha == 1.0}[draft]
 
 
+def test_bfloat16_changes_no_token_either(tmp_path: Path) -> None:
+    target = engine_folder(tmp_path / "t", oracle(3, hidden_size=64, head_dim=16), "bfloat16")
+    draft = engine_folder(tmp_path / "d", oracle(3, hidden_size=64, head_dim=16, num_hidden_layers=2), "bfloat16")
+    with open_engine(target) as engine, open_pair(target, draft, draft_len=4) as pair:
+        if engine.config.linear_kind != "mkldnn-prepacked":
+            pytest.skip("known of oneDNN's packed linears only")
+        for ids in PROMPTS:
+            request = Request("r", ids, 60)
+            assert pair.generate(request).ids == engine.generate(request).ids
+        assert 0 < (pair.histogram.alpha() or 0) < 1
+
+
 def test_all_streams_at_once_give_the_same(folders: dict[str, Path], target_model: Any) -> None:
     got: dict[str, list[int]] = {f"r{i}": [] for i in range(len(PROMPTS))}
     last: dict[str, Update] = {}

@@ -6,9 +6,11 @@ reserved, not touched: the system backs only the pages that sequences reach.
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from trtspec.backends.reference.config import ModelConfig
+from trtspec.backends.reference.forward import LEAST_KEYS
 from trtspec.errors import MissingError
 
 
@@ -16,15 +18,18 @@ class KVCache:
     """Room for `slots` sequences of `length` tokens."""
 
     def __init__(self, config: ModelConfig, slots: int, length: int) -> None:
+        length += LEAST_KEYS  # attention may cover so many positions beyond the last one, masked
         self.slots, self.length = slots, length
         heads, size = config.kv_heads, config.head_size
+        shape = (2, slots, heads, length, size)
         try:
-            self.layers = [torch.empty(2, slots, heads, length, size) for _ in range(config.layers)]
-        except RuntimeError as error:
+            # numpy asks the system for zeroed pages, which cost nothing until they are used; torch would write them.
+            self.layers = [torch.from_numpy(np.zeros(shape, np.float32)) for _ in range(config.layers)]
+        except MemoryError as error:
             gib = config.layers * 2 * slots * heads * length * size * 4 / 2**30
             raise MissingError(
                 "not enough memory for the key/value cache",
-                found=f"{gib:.1f} GiB for {slots} slots of {length} tokens ({str(error).splitlines()[0]})",
+                found=f"{gib:.1f} GiB for {slots} slots of {length} tokens ({error})",
                 fix="lower engine.max_batch_size or engine.max_seq_len",
             ) from None
         kinds = torch.arange(2)[:, None] * slots * heads

@@ -49,6 +49,11 @@ class ModelConfig:
         attention = (self.qkv_rows + self.heads * self.head_size) * self.hidden
         return self.layers * (attention + 3 * self.intermediate * self.hidden) + self.vocab_size * self.hidden
 
+    @property
+    def memory_bound(self) -> bool:
+        """True when the weights are far too many for a CPU's caches, and a step costs what reading them costs."""
+        return self.parameters >= 50_000_000
+
 
 @dataclass(frozen=True)
 class EngineConfig:

@@ -16,9 +16,6 @@ from trtspec.backends.reference.linear import available_linear
 from trtspec.backends.reference.model import DTYPES, Feed, Llama
 from trtspec.backends.reference.slots import Slot, SlotPool
 
-SMALL_MODEL = 50_000_000
-"""Below this many weights a second thread costs more in hand-over than it saves."""
-
 
 class Core:
     """Raises ModelFileError for a broken engine folder, MissingError when its cache does not fit in memory."""
@@ -27,7 +24,8 @@ class Core:
         folder = EngineFolder.read(engine_dir)
         kind = available_linear(DTYPES[folder.compute_dtype]) if linear is None else linear
         if threads is None:
-            threads = 1 if folder.model.parameters < SMALL_MODEL else torch.get_num_threads()
+            # On a small model a second thread costs more in hand-over than it saves.
+            threads = torch.get_num_threads() if folder.model.memory_bound else 1
         with torch.inference_mode():
             cache = KVCache(folder.model, folder.cache_slots, folder.max_seq_len)
             self.model = Llama(folder.model, folder.weights, folder.compute_dtype, kind, cache)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from trtspec.backends.reference.cache import KVCache
 from trtspec.backends.reference.config import ComputeDtype, LinearKind, ModelConfig
-from trtspec.backends.reference.forward import LEAST_ROWS, Forward, compiled
+from trtspec.backends.reference.forward import LEAST_KEYS, LEAST_ROWS, Forward, compiled, covered, linear_rows
 from trtspec.backends.reference.linear import linear_of
 from trtspec.backends.reference.rope import interleave, rotations
 from trtspec.backends.reference.weights import LayerWeights, WeightFile, open_weights
@@ -70,9 +70,10 @@ class Llama:
             base = self.cache.first_row(feed.slot)
             rows += range(base + feed.start, base + feed.start + length)
         seen = [feed.start + length for feed, length in zip(feeds, lengths, strict=True)]
+        covers = [covered(until) for until in seen]
         masks = [
-            self._unused if length == 1 else self._mask(length, until)
-            for length, until in zip(lengths, seen, strict=True)
+            self._unused if length == 1 and cover == until else self._mask(length, until, cover)
+            for length, until, cover in zip(lengths, seen, covers, strict=True)
         ]
         wanted = self._all
         if any(feed.wanted != length for feed, length in zip(feeds, lengths, strict=True)):
@@ -85,19 +86,21 @@ class Llama:
                 wanted = torch.zeros(1, dtype=torch.long)
         plan = torch.tensor((tokens, positions, rows))
         logits: npt.NDArray[np.float32] = self._forward(
-            plan, lengths, [feed.slot for feed in feeds], seen, masks, wanted
+            plan, lengths, [feed.slot for feed in feeds], covers, masks, wanted
         ).numpy()
         return logits[: sum(feed.wanted for feed in feeds)]
 
-    def _mask(self, length: int, seen: int) -> Tensor:
-        """[at least group · length, seen]: token i of the run sees positions up to seen - length + i. A view."""
+    def _mask(self, length: int, seen: int, cover: int) -> Tensor:
+        """[at least group · length, cover]: token i sees positions up to seen - length + i."""
         whole = self._masks.get(length)
         if whole is None:
-            one = torch.full((length, self.cache.length), -torch.inf).triu(self.cache.length - length + 1)
+            columns = self.cache.length + LEAST_KEYS
+            one = torch.full((length, columns), -torch.inf).triu(self.cache.length - length + 1)
             whole = one.repeat(max(self._group, -(-LEAST_ROWS // length)), 1)
             if length < KEPT_MASKS:
                 self._masks[length] = whole
-        return whole[:, self.cache.length - seen :]
+        first = self.cache.length - seen
+        return whole[:, first : first + cover]
 
     def _warm_up(self) -> None:
         """Compile and touch everything before the first request waits for it: one token, and a short run."""
@@ -115,6 +118,7 @@ class _Loader:
     def load(self, file: WeightFile) -> None:
         c, f = self._config, self._forward
         f.heads, f.kv_heads, f.head_size = c.heads, c.kv_heads, c.head_size
+        f.linear_rows = linear_rows(self._dtype, c.memory_bound)
         f.norms, f.weights, f.biases = [], [], []
         f.floor = torch.tensor([math.sqrt(c.norm_epsilon * c.hidden)])
         f.embedding = file.embedding().to(self._dtype)

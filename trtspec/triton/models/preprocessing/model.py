@@ -1,4 +1,4 @@
-"""preprocessing: prompt and words in, token ids out. Model parameters are described in the repository's README."""
+"""preprocessing: prompt and words in, token ids out; what is too long for the engines is refused here, for all."""
 
 from __future__ import annotations
 
