@@ -36,7 +36,8 @@ def config_page() -> str:
     """Every key with its type, default and meaning."""
     page = NOTE + "# Configuration\n\n"
     page += "Precedence: `--set KEY=VALUE` > environment `TRTSPEC_SET_a__b=VALUE` > file > default.\n"
-    page += "Paths in the file, and in overrides of it, are relative to the file; default outputs to the current folder.\n\n"
+    page += "Paths in the file, and in overrides of it, are relative to the file; default outputs to the current\n"
+    page += "folder.\n\n"
     page += "| Key | Type | Default | Meaning |\n|---|---|---|---|\n"
     rows = ([cell.replace("|", "&#124;") for cell in row] for row in _rows(RunConfig))
     return page + "".join(f"| {' | '.join(row)} |\n" for row in rows)

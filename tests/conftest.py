@@ -5,10 +5,21 @@ from __future__ import annotations
 import importlib.util
 import os
 import platform
+import shutil
+import signal
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A loaded machine may take any time for an example; a hang is what CI's own limit is for.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
+
+# A job in the background starts with these ignored, and tests of Ctrl-C would wait for ever.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # Before any test module imports torch: several processes share few cores in CI.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -35,13 +46,18 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip, with a reason, what this machine cannot run."""
     needs = {
         "torch": (importlib.util.find_spec("torch") is not None, "needs the `local` extra: torch"),
-        "triton": (importlib.util.find_spec("pytriton") is not None, "needs a Triton server: the `local` extra"),
+        "triton": (_has_triton(), "needs a Triton server: the `local` extra or an installed tritonserver"),
         "gpu": (importlib.util.find_spec("tensorrt_llm") is not None, "needs an NVIDIA GPU with TensorRT-LLM"),
     }
     for item in items:
         for mark, (here, reason) in needs.items():
-            if mark in item.keywords and not here:
+            if item.get_closest_marker(mark) and not here:
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _has_triton() -> bool:
+    installed = shutil.which("tritonserver") or Path("/opt/tritonserver/bin/tritonserver").exists()
+    return bool(installed) or importlib.util.find_spec("pytriton") is not None
 
 
 @pytest.fixture(autouse=True)

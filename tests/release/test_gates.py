@@ -40,7 +40,7 @@ def test_a_weak_domain_is_switched_off_and_leaves_the_release_alpha() -> None:
     assert judgement.alpha.n == 60
     (reason,) = judgement.switched_off.values()
     assert reason.startswith("α 0.3")
-    assert reason.endswith("not above 0.55")
+    assert reason.endswith("does not lie wholly at or above 0.55")
     assert row(judgement, "domain α", "law").outcome == "off"
     assert judgement.headline().endswith("; without speculation: law")
 

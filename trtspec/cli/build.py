@@ -76,7 +76,7 @@ def _walk(
         done = run(config, reporter, until=until, roles=(role,) if role else ROLES, check=check, download=download)
     if done.did_nothing:
         out.print("Nothing to do: everything is up to date.")
-    elif until == "repo":
+    if until == "repo":
         out.print(f"Repository: {config.repository_dir}", soft_wrap=True)
     if as_json:
         print_json(

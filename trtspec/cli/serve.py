@@ -25,6 +25,7 @@ def serve(config_path: Path, overrides: tuple[str, ...], as_json: bool) -> None:
     with serving(config, note=lambda text: out.print(text, markup=False)) as server:
         if as_json:
             print_json({"http": server.http_url, "grpc": server.grpc_url, "metrics": server.metrics_url})
-        out.print(f"Ready. HTTP {server.http_url}, gRPC {server.grpc_url}, metrics {server.metrics_url}")
-        out.print("Model to call: tensorrt_llm_bls. Stop with Ctrl-C.")
+        out.print(f"Ready. HTTP http://{server.http_url}, gRPC {server.grpc_url}, metrics {server.metrics_url}")
+        out.print(f"Speculative pipeline: http://{server.http_url}/v2/models/tensorrt_llm_bls/generate")
+        out.print("Stop with Ctrl-C.")
         server.wait()

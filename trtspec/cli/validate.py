@@ -25,7 +25,7 @@ def validate(config_path: Path, overrides: tuple[str, ...], as_json: bool) -> in
     with ConsoleReporter(out) as reporter:
         validation = run(load(config_path, overrides), reporter)
     print_report(out, validation.result, validation.judgement)
-    out.print(f"Report: {validation.report}", soft_wrap=True)
+    out.print(f"Report: {validation.report.with_suffix('.md')} (and .json)", soft_wrap=True)
     if as_json:
         print_json(validation.as_dict())
     return validation.exit_code

@@ -169,8 +169,11 @@ class Serving(Section):
     host: str = "127.0.0.1"
     """Address to listen on. Anything but loopback makes the server reachable by others."""
     http_port: Port = 8000
+    """Triton's HTTP endpoint."""
     grpc_port: Port = 8001
+    """Triton's gRPC endpoint, which `validate` uses."""
     metrics_port: Port = 8002
+    """Prometheus metrics."""
     tritonserver: Path | None = None
     """The tritonserver program. Default: one on PATH or in /opt/tritonserver, else the nvidia-pytriton wheel's."""
     start_timeout: PositiveFloat = 180.0
@@ -183,6 +186,7 @@ class Dataset(Section):
     """A file of prompts (JSONL) of one domain."""
 
     path: Path
+    """The prompts: a JSON object with `prompt` or `messages` on each line; see docs/own-pair.md."""
     domain: Name
     """Task label: acceptance is judged per domain, and the serving policy is keyed by it."""
     limit: PositiveInt | None = None
@@ -204,6 +208,7 @@ class Validation(Section):
     top_p: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] = 1.0
     """Sampling only: draw from the likeliest tokens that together have this probability."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
+    """Draws prompts where a dataset has a `limit`, seeds sampled answers, and bootstraps the intervals."""
     warmup: Annotated[int, Field(ge=0, strict=True)] = 4
     """Requests sent before anything is counted."""
     request_timeout: PositiveFloat = 120.0
@@ -237,8 +242,11 @@ class Output(Section):
     """Where results go. Defaults are relative to the current folder."""
 
     engines: Path = Path("engines")
+    """Checkpoints and engines: <engines>/<name>/<role>/."""
     model_repo: Path = Path("model_repo")
+    """Triton repositories: <model_repo>/<name>/."""
     reports: Path = Path("reports")
+    """Reports and server logs: <reports>/<name>/."""
 
 
 class RunConfig(Section):

@@ -51,7 +51,8 @@ def _unreadable(model: Model, error: ModelFileError) -> Finding:
     if not model.here:
         # An error, not *not measured*: a verdict that never compared token ids must not read as a pass.
         message = f"{model.folder}: not on this machine; nothing can be said about its token ids"
-        return Finding("tokenizer.missing", "error", model.role, message, "fetch the pinned revision with --download")
+        fix = f"pin pair.{model.role}.revision, then fetch it with --download"
+        return Finding("tokenizer.missing", "error", model.role, message, fix)
     code = "tokenizer.missing" if error.what == ABSENT else "tokenizer.broken"
     facts = {"where": error.where, "found": error.found, "expected": error.expected}
     return Finding(code, "error", model.role, str(ModelFileError(error.what, **facts)), error.fix, facts)

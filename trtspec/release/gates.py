@@ -114,7 +114,7 @@ def _why_off(alpha: Estimate | None, floor: float) -> str:
         return "α was not measured"
     if alpha.low is not None and alpha.low >= floor:
         return ""
-    return f"α {_against(alpha, floor)} not above {floor:g}"
+    return f"α {_against(alpha, floor)} does not lie wholly at or above {floor:g}"
 
 
 def _evidence(result: ResultDocument) -> Iterator[GateRow]:

@@ -26,7 +26,7 @@ from trtspec.errors import ConfigError, MissingError
 INSTALLED = Path("/opt/tritonserver/bin/tritonserver")
 VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 HOW_TO_GET = (
-    "install the `local` extra (pip install 'trtspec[local]'), use an NGC Triton image, "
+    "install the `local` extra (pip install 'trtspec[local]', or '.[local]' from a clone), use an NGC Triton image, "
     "or name the program in serving.tritonserver"
 )
 

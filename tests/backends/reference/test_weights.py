@@ -55,6 +55,7 @@ def test_tied_models_read_the_embedding_as_head(tmp_path: Path) -> None:
         (None, r"missing.*expected transformer.layers.1.attention.qkv.weight \[64, 32\]"),
         (torch.zeros(63, 32), r"found \[63, 32\].*expected \[64, 32\]"),
         (torch.zeros(64, 32, dtype=torch.int8), "not a plain float tensor"),
+        (torch.full((64, 32), float("nan")), r"qkv.weight holds NaN or infinity \(found 2048 of 2048 values"),
     ],
 )
 def test_tensors_that_do_not_fit(folder: EngineFolder, change: Any, words: str) -> None:

@@ -114,7 +114,7 @@ def _reference(config: RunConfig) -> dict[str, Any]:
 
 
 def _require_torch() -> None:
-    fix = "install the `local` extra: pip install 'trtspec[local]'"
+    fix = "install the `local` extra: pip install 'trtspec[local]', or '.[local]' from a clone"
     try:
         version = importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:

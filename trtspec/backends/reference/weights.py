@@ -101,6 +101,12 @@ class WeightFile:
             )
         if tensor.dtype not in (torch.float32, torch.float16, torch.bfloat16):
             raise ModelFileError(f"{name} is not a plain float tensor", where=self.file, found=tensor.dtype)
+        # Two models of NaN agree on every token: they would pass for a perfect pair.
+        bad = tensor.numel() - int(torch.isfinite(tensor).sum())
+        if bad:
+            raise ModelFileError(
+                f"{name} holds NaN or infinity", where=self.file, found=f"{bad} of {tensor.numel()} values"
+            )
         return tensor
 
 
