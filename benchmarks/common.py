@@ -169,7 +169,8 @@ def spread(values: Sequence[float]) -> str:
 def print_table(title: str, header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A Markdown table under the conditions it was measured in."""
     print(f"\n### {title}\n")
-    print(f"`python -m {_module()} {' '.join(sys.argv[1:])}`".rstrip(), conditions(), sep="  \n")
+    command = " ".join(["python -m", _module(), *sys.argv[1:]])
+    print(f"`{command}`", conditions(), sep="  \n")
     print()
     for row in (header, ["---"] * len(header), *rows):
         print("| " + " | ".join(row) + " |")

@@ -51,7 +51,9 @@ def theirs(model: Path, dtype: torch.dtype, tokens: int) -> Decode:
 
 def main() -> None:
     """Print the table."""
-    args = arguments(__doc__ or "").parse_args()
+    parser = arguments(__doc__ or "")
+    parser.set_defaults(count=12)
+    args = parser.parse_args()
     torch.set_num_threads(1)
     target = args.pair[0]
     prompts = prompt_ids(args.prompts, target, args.count)
