@@ -116,7 +116,9 @@ def test_serve_answers_until_it_is_told_to_stop(built: Path) -> None:
     from trtspec.triton.client import GenerateRequest, TritonClient
 
     command = [sys.executable, "-m", "trtspec", *arguments(built, "serve"), "--json"]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Python buffers a pipe; the addresses must come out while the server runs all the same.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
     try:
         assert child.stdout is not None
         text = ""

@@ -25,7 +25,7 @@ def console(as_json: bool = False) -> Console:
 
 def print_json(document: object) -> None:
     """The one document of `--json`."""
-    print(json.dumps(document, indent=1, default=str, ensure_ascii=False))
+    print(json.dumps(document, indent=1, default=str, ensure_ascii=False), flush=True)  # `serve` goes on running
 
 
 class ConsoleReporter:
