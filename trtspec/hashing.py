@@ -50,7 +50,7 @@ class HashMemo:
             return {}  # a lost memo costs time, never correctness
         return data if isinstance(data, dict) else {}
 
-    def sha256(self, path: Path, *, lasting: Path | bool = False) -> str:
+    def sha256(self, path: Path, *, lasting: Path | None = None) -> str:
         """Hash of `path`. `lasting` is the name a file just written by us will carry after a rename."""
         stat = path.stat()
         facts = [stat.st_size, stat.st_mtime_ns]
@@ -59,8 +59,8 @@ class HashMemo:
             return str(known[2])
         digest = sha256_of(path)
         self.bytes_read += stat.st_size
-        if lasting or time.time_ns() - stat.st_mtime_ns > _YOUNG_NS:
-            name = str((lasting if isinstance(lasting, Path) else path).absolute())
+        if lasting is not None or time.time_ns() - stat.st_mtime_ns > _YOUNG_NS:
+            name = str((lasting or path).absolute())
             with self._lock:
                 self._entries[name] = self._new[name] = [*facts, digest]
         return digest

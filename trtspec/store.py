@@ -180,7 +180,7 @@ def verify_folder(folder: Path, memo: HashMemo, manifest: dict[str, Any] | None 
 def _manifest(stage: Stage, folder: Path, memo: HashMemo, seconds: float) -> str:
     files = {
         name: {
-            "sha256": memo.sha256(folder / name, lasting=folder != stage.out and stage.out / name),
+            "sha256": memo.sha256(folder / name, lasting=stage.out / name),
             "size": (folder / name).stat().st_size,
             "mtime_ns": (folder / name).stat().st_mtime_ns,
         }

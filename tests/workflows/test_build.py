@@ -16,8 +16,9 @@ import pytest
 
 from tests.workflows.pair import outputs, own_pair
 from trtspec.cli._main import run
-from trtspec.errors import CheckFailed, ConfigError, MissingError, ModelFileError
+from trtspec.errors import BuildError, CheckFailed, ConfigError, MissingError, ModelFileError
 from trtspec.store import read_manifest, verify_folder
+from trtspec.triton import repository
 from trtspec.workflows.build import Build, build
 
 pytestmark = pytest.mark.torch
@@ -142,6 +143,14 @@ def test_missing_folder_and_unpinned_hub_model(tmp_path: Path) -> None:
 def test_quantization_is_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"pair\.target\.quantization"):
         build(own_pair(tmp_path, "pair.target.quantization.weights=fp8"))
+
+
+def test_a_repository_that_would_not_load_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = own_pair(tmp_path)
+    monkeypatch.setattr(repository, "_copy_tokenizer", lambda source, out: out.mkdir())
+    with pytest.raises(BuildError, match="would not load: preprocessing"):
+        build(config)
+    assert not config.repository_dir.exists()
 
 
 @pytest.mark.parametrize("backend", ["tensorrt", "pytorch"])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trtspec.checkpoint.hub import locate
 from trtspec.config import ROLES, Role, RunConfig
-from trtspec.errors import CheckFailed, context
+from trtspec.errors import BuildError, CheckFailed, context
 from trtspec.hashing import HashMemo
 from trtspec.store import Outcome, Stage, publish
 from trtspec.workflows.reporter import Reporter, Silent
@@ -116,11 +116,20 @@ class Build:
         self._publish(self.stages.engine(role), fill)
 
     def _repository(self) -> None:
+        from trtspec.triton.lint import lint
         from trtspec.triton.repository import plan_for, write_repository
 
         with context(stage="repository"):
             plan = plan_for(self.config, self.stages.sources["target"])
-            self._publish(self.stages.repository(), lambda out: write_repository(out, plan))
+
+            def fill(out: Path) -> None:
+                write_repository(out, plan)
+                # Read back before it is published: Triton would say the same later, and less clearly.
+                problems = lint(out)
+                if problems:
+                    raise BuildError(f"the repository would not load: {problems[0]}", found=f"{len(problems)} problems")
+
+            self._publish(self.stages.repository(), fill)
 
     def _publish(self, stage: Stage, fill: Callable[[Path], None]) -> None:
         outcome = publish(stage, fill, self.stages.memo, notice=self.reporter.note)
