@@ -339,10 +339,18 @@ class TestTheDeathOfTheParent:
     def test_sigterm_ends_the_foreground_cleanly(self, repository: Path, log: Path) -> None:
         with python(PARENT, repository, log) as parent:
             family = everyone(int(line(parent)), parent.pid)
+            # The line comes out just before `wait` takes over the signal.
+            assert eventually(lambda: handles(parent.pid, signal.SIGTERM))
             parent.terminate()
             assert line(parent) == "stopped cleanly"
         assert parent.returncode == 0
         assert not any(alive(pid) for pid in family)
+
+
+def handles(pid: int, number: signal.Signals) -> bool:
+    """Whether the process has a handler of its own for the signal."""
+    [mask] = [text.split()[1] for text in Path(f"/proc/{pid}/status").read_text().splitlines() if "SigCgt" in text]
+    return bool(int(mask, 16) >> (number - 1) & 1)
 
 
 def parent_of(pid: int) -> int:
