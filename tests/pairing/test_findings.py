@@ -11,7 +11,8 @@ from rich.console import Console
 
 from tests.conftest import PROJECT
 from tests.pairing.pairs import check, write_pair
-from trtspec.pairing.findings import CODES, Finding, Severity, Verdict
+from trtspec.pairing.codes import CODES
+from trtspec.pairing.findings import Finding, Severity, Verdict
 from trtspec.pairing.report import print_verdict
 
 
