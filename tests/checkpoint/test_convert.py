@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.checkpoint.models import CONFIG, Tensors, load, random_tensors, save, write_model, write_weights
-from trtspec.checkpoint import writer as writer_module
+from trtspec.checkpoint import pieces
 from trtspec.checkpoint.convert import convert
 from trtspec.checkpoint.plan import plan_conversion
 from trtspec.errors import BuildError, ConfigError, ModelFileError
@@ -180,10 +180,10 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "mixed": (lambda f: change(f, Q, dtype="F16", data=bytes(512)), "several types.*set the model's dtype"),
     "rows": (lambda f: set_key(f, vocab_size=64), r"does not fit config.json.*\[50, 16\].*\[64, 16\]"),
     "fewer layers": (lambda f: set_key(f, num_hidden_layers=1), "'model.layers.1.*has no place"),
-    "quantized": (lambda f: set_key(f, quantization_config={"quant_method": "awq"}), "quantized already.*awq"),
+    "quantized": (lambda f: set_key(f, quantization_config={"quant_method": "hqq"}), "cannot be converted exactly.*hqq"),
     "architecture": (lambda f: set_key(f, architectures=["GPT2LMHeadModel"]), "GPT2LMHeadModel.*LlamaForCausalLM"),
     "activation": (lambda f: set_key(f, hidden_act="gelu"), "hidden_act"),
-    "rope type": (lambda f: set_key(f, rope_scaling={"rope_type": "yarn", "factor": 2.0}), "yarn.*llama3"),
+    "rope type": (lambda f: set_key(f, rope_scaling={"rope_type": "ntk", "factor": 2.0}), "'ntk' is not.*llama3"),
     "rope keys": (
         lambda f: set_key(f, rope_scaling={"rope_type": "llama3", "factor": 8.0}),
         "low_freq_factor is missing",
@@ -210,13 +210,6 @@ def test_other_architecture_is_named_even_when_its_config_has_other_keys(tmp_pat
     (tmp_path / "config.json").write_text('{"architectures": ["BloomForCausalLM"], "n_layer": 2}')
     with pytest.raises(ModelFileError, match="BloomForCausalLM cannot be converted"):
         plan_conversion(tmp_path)
-
-
-@pytest.mark.parametrize("setting", ["tensor", "pipeline"])
-def test_parallelism_is_refused_by_name(tmp_path: Path, setting: str) -> None:
-    write_model(tmp_path)
-    with pytest.raises(ConfigError, match=f"parallelism.{setting} 2"):
-        plan_conversion(tmp_path, **{setting: 2})  # type: ignore[arg-type]
 
 
 def test_unknown_dtype(tmp_path: Path) -> None:
@@ -261,7 +254,7 @@ def test_file_systems_without_kernel_copy(tmp_path: Path, out: Path, monkeypatch
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(os, "copy_file_range", refuse)
-    monkeypatch.setattr(writer_module, "BLOCK", 100)
+    monkeypatch.setattr(pieces, "BLOCK", 100)
     convert(tmp_path / "m", out)
     written = load(out / "rank0.safetensors")
     assert {n: bytes(t["data"]) for n, t in written.items()} == expected(source, 2, "lm_head.weight")
@@ -322,7 +315,7 @@ def test_overflow_names_the_tensor(tmp_path: Path, out: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["auto", "float32"])
 def test_memory_does_not_grow_with_the_model(tmp_path: Path, out: Path, dtype: str) -> None:
-    rows = 1 << 20
+    rows = 1 << 21
     tensors = write_model(tmp_path / "m", "BF16", vocab_size=rows, tie_word_embeddings=True)
     nbytes = len(tensors["model.embed_tokens.weight"]["data"])
     del tensors
@@ -331,4 +324,4 @@ def test_memory_does_not_grow_with_the_model(tmp_path: Path, out: Path, dtype: s
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (out / "rank0.safetensors").stat().st_size > 2 * nbytes
-    assert peak < (nbytes if dtype == "float32" else nbytes // 32), f"{peak} bytes held for a tensor of {nbytes}"
+    assert peak < (nbytes // 4 if dtype == "float32" else nbytes // 16), f"{peak} bytes held for a tensor of {nbytes}"

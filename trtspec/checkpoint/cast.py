@@ -10,16 +10,22 @@ import numpy.typing as npt
 
 from trtspec.errors import BuildError
 
+Buffer = bytes | bytearray | memoryview
 STORED = {"float16": "F16", "bfloat16": "BF16", "float32": "F32"}
 """Configuration name → safetensors name."""
 NAMES = {stored: name for name, stored in STORED.items()}
 
 
-def cast(data: bytes, source: str, result: str, tensor: str) -> bytes:
-    """`data` of safetensors type `source` as `result`. BuildError when a finite value would become infinite."""
-    if source == result:
+def cast(data: Buffer, source: str, result: str, tensor: str, *, plus_one: bool = False) -> Buffer:
+    """`data` of safetensors type `source` as `result`, plus one if asked: added in float32, rounded once.
+
+    BuildError when a finite value would become infinite.
+    """
+    if source == result and not plus_one:
         return data
     wide = _widen(data, source)
+    if plus_one:
+        wide = wide + np.float32(1)
     if result == "F32":
         return wide.tobytes()
     narrow = _narrow(wide, result)
@@ -33,7 +39,7 @@ def cast(data: bytes, source: str, result: str, tensor: str) -> bytes:
     return narrow
 
 
-def _widen(data: bytes, source: str) -> npt.NDArray[np.float32]:
+def _widen(data: Buffer, source: str) -> npt.NDArray[np.float32]:
     if source == "BF16":
         bits = np.frombuffer(data, "<u2").astype("<u4") << np.uint32(16)
         return bits.view("<f4")

@@ -2,7 +2,7 @@
 
 transformers 4 writes `torch_dtype`, `rope_theta` and `rope_scaling` (with `type` or `rope_type` inside);
 transformers 5 writes `dtype` and `rope_parameters`. Both are read; a file that says one
-thing twice must say the same.
+thing twice must say the same. Of a multimodal model the text part (`text_config`) is described.
 """
 
 from __future__ import annotations
@@ -13,21 +13,15 @@ from pathlib import Path
 from typing import Any
 
 from trtspec.checkpoint.jsonfile import Keys, read_object
+from trtspec.checkpoint.layers import Moe, read_moe, read_windows
+from trtspec.checkpoint.rope import Rope, read_rope
+from trtspec.checkpoint.traits import TEXT_TYPES, Traits, traits_of
 from trtspec.errors import ModelFileError
+
+__all__ = ["CONFIG", "DTYPES", "ModelFacts", "Moe", "Rope", "architecture_of", "read_config"]
 
 CONFIG = "config.json"
 DTYPES = ("float16", "bfloat16", "float32")
-TIED_BY_DEFAULT = ("gemma",)
-"""Prefixes of the model types whose configuration ties embeddings unless it says otherwise."""
-
-
-@dataclass(frozen=True)
-class Rope:
-    """Rotary embedding: base θ, scaling type (`default` = none) and the parameters of that type."""
-
-    theta: float
-    type: str
-    parameters: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -57,6 +51,35 @@ class ModelFacts:
     """`quant_method` of weights that are quantized already."""
     bos_ids: tuple[int, ...]
     eos_ids: tuple[int, ...]
+    sliding_window: int | None
+    """Tokens; None when there is none or config.json switches it off."""
+    layer_windows: tuple[int | None, ...]
+    """Window of each layer in tokens; None: the layer sees everything before it."""
+    rope_local: Rope | None
+    """Rope of the windowed layers, where it is another one (Gemma 3)."""
+    partial_rotary_factor: float
+    """Share of each head that is turned, in (0, 1]."""
+    original_max_position_embeddings: int | None
+    qkv_bias: bool
+    dense_bias: bool
+    """Bias on the attention's output projection."""
+    qk_norm: bool
+    moe: Moe | None
+    attn_softcap: float | None
+    final_softcap: float | None
+    query_scalar: float | None
+    """Gemma 2 and 3: queries are divided by the square root of this; None: of the head's size."""
+    embed_scale: bool
+    """Embeddings are multiplied by sqrt(hidden_size)."""
+    norm_plus_one: bool
+    """RMS norms multiply by weight + 1."""
+    multimodal: bool
+    """config.json describes more than a text model; the facts are of its text part."""
+
+    @property
+    def rotary_dim(self) -> int:
+        """Leading elements of each head that are turned."""
+        return int(self.head_dim * self.partial_rotary_factor)
 
     @classmethod
     def read(cls, folder: Path) -> ModelFacts:
@@ -66,34 +89,52 @@ class ModelFacts:
     @classmethod
     def parse(cls, data: Mapping[str, Any], path: Path) -> ModelFacts:
         """Facts from the content of a config.json; `path` only names it in errors."""
-        keys = Keys(data, path)
-        model_type = keys.text("model_type")
-        heads = keys.integer("num_attention_heads")
-        hidden = keys.integer("hidden_size")
-        kv_heads = _kv_heads(keys, heads)
-        return cls(
+        keys, traits = _keys(data, path)
+        heads, hidden = keys.integer("num_attention_heads"), keys.integer("hidden_size")
+        layers = keys.integer("num_hidden_layers", most=10_000)
+        rope = read_rope(keys, traits.rope_aliases)
+        window, windows = read_windows(keys, traits, layers)
+        attention_bias = keys.flag("attention_bias", False)
+        facts = cls(
             path=path,
             architecture=architecture_of(data, path),
-            model_type=model_type,
+            model_type=keys.text("model_type"),
             vocab_size=keys.integer("vocab_size"),
             hidden_size=hidden,
             intermediate_size=keys.integer("intermediate_size"),
-            num_hidden_layers=keys.integer("num_hidden_layers", most=10_000),
+            num_hidden_layers=layers,
             num_attention_heads=heads,
-            num_key_value_heads=kv_heads,
+            num_key_value_heads=_kv_heads(keys, heads),
             head_dim=_head_dim(keys, hidden, heads),
             max_position_embeddings=keys.integer("max_position_embeddings"),
             norm_epsilon=keys.number("rms_norm_eps", 1e-6),
-            hidden_act=keys.text("hidden_act", "silu"),
-            rope=_rope(keys),
-            tie_word_embeddings=keys.flag("tie_word_embeddings", model_type.startswith(TIED_BY_DEFAULT)),
-            attention_bias=keys.flag("attention_bias", False),
+            hidden_act=keys.text("hidden_activation" if keys.has("hidden_activation") else "hidden_act", "silu"),
+            rope=rope.rope,
+            tie_word_embeddings=keys.flag("tie_word_embeddings", False),
+            attention_bias=attention_bias,
             mlp_bias=keys.flag("mlp_bias", False),
             dtype=_dtype(keys),
             quantization=_quantization(keys),
             bos_ids=keys.ids("bos_token_id"),
             eos_ids=keys.ids("eos_token_id"),
+            sliding_window=window,
+            layer_windows=windows,
+            rope_local=rope.local if traits.gemma else None,
+            partial_rotary_factor=rope.partial_rotary_factor,
+            original_max_position_embeddings=rope.original_max_position_embeddings,
+            qkv_bias=attention_bias if traits.qkv_bias is None else traits.qkv_bias,
+            dense_bias=attention_bias if traits.dense_bias is None else traits.dense_bias,
+            qk_norm=traits.qk_norm,
+            moe=read_moe(keys, traits, layers),
+            attn_softcap=_optional(keys, "attn_logit_softcapping", traits.softcaps),
+            final_softcap=_optional(keys, "final_logit_softcapping", traits.softcaps),
+            query_scalar=_optional(keys, "query_pre_attn_scalar", traits.softcaps),
+            embed_scale=traits.gemma,
+            norm_plus_one=traits.gemma,
+            multimodal=data.get("text_config") is not None,
         )
+        _check_rotary(facts, keys)
+        return facts
 
 
 def read_config(folder: Path) -> dict[str, Any]:
@@ -110,6 +151,29 @@ def architecture_of(data: Mapping[str, Any], path: Path) -> str:
     if not isinstance(value, list) or len(value) != 1 or not isinstance(value[0], str):
         raise keys.wrong("architectures", "does not name one architecture", 'a list such as ["LlamaForCausalLM"]')
     return value[0]
+
+
+def _keys(data: Mapping[str, Any], path: Path) -> tuple[Keys, Traits]:
+    """The keys of the text model over the defaults of its type, and the traits of that type."""
+    outer = Keys(data, path)
+    text = outer.block("text_config")
+    if text is not None:
+        # A key that stands only outside (dtype, eos_token_id) is the text model's too.
+        inner = {k: v for k, v in text.data.items() if v is not None or k not in data}
+        outer_type = outer.text("model_type")
+        data = {**data, "model_type": TEXT_TYPES.get(outer_type, outer_type), **inner}
+    traits = traits_of(Keys(data, path).text("model_type"))
+    return Keys(data, path, "" if text is None else "text_config.", traits.defaults), traits
+
+
+def _optional(keys: Keys, key: str, used: bool) -> float | None:
+    return keys.number(key) if used and keys.has(key) else None
+
+
+def _check_rotary(facts: ModelFacts, keys: Keys) -> None:
+    if facts.rotary_dim < 2 or facts.rotary_dim % 2:
+        raise keys.wrong("partial_rotary_factor", f"of a head of {facts.head_dim} turns {facts.rotary_dim} elements",
+                         "an even number of at least 2")  # fmt: skip
 
 
 def _kv_heads(keys: Keys, heads: int) -> int:
@@ -141,31 +205,3 @@ def _dtype(keys: Keys) -> str | None:
 def _quantization(keys: Keys) -> str | None:
     block = keys.block("quantization_config")
     return None if block is None else block.text("quant_method", "unnamed")
-
-
-def _rope(keys: Keys) -> Rope:
-    """Merge the two spellings; where both stand in one file, they must agree."""
-    old, new = keys.block("rope_scaling"), keys.block("rope_parameters")
-    theta = keys.number("rope_theta", 10000.0)
-    if new is None:
-        return _rope_of(old, theta)
-    if any(isinstance(value, dict) for value in new.data.values()):
-        # One set per layer type (Gemma 3). No supported family has it yet; the family's rules refuse it by this name.
-        return Rope(theta, "per-layer-type", dict(new.data))
-    rope = _rope_of(new, new.number("rope_theta", theta))
-    if keys.has("rope_theta") and rope.theta != theta:
-        raise keys.wrong("rope_theta", f"disagrees with rope_parameters.rope_theta {rope.theta:g}")
-    if old is not None and _rope_of(old, rope.theta) != rope:
-        raise keys.wrong("rope_scaling", "disagrees with rope_parameters")
-    return rope
-
-
-def _rope_of(block: Keys | None, theta: float) -> Rope:
-    if block is None:
-        return Rope(theta, "default", {})
-    old, new = (block.text(k) if block.has(k) else None for k in ("type", "rope_type"))
-    if old and new and old != new:
-        raise block.wrong("rope_type", f"disagrees with type {old!r}")
-    names = ("type", "rope_type", "rope_theta")
-    parameters = {k: v for k, v in block.data.items() if k not in names and v is not None}
-    return Rope(theta, new or old or "default", parameters)

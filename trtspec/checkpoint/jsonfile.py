@@ -69,8 +69,13 @@ def _no_constant(name: str) -> NoReturn:
 class Keys:
     """Typed reading of one JSON object; every error names the file and the key."""
 
-    def __init__(self, data: Mapping[str, Any], where: Path, prefix: str = "") -> None:
-        self.data, self.where, self.prefix = data, where, prefix
+    def __init__(
+        self, data: Mapping[str, Any], where: Path, prefix: str = "", defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """`defaults` stand for keys that are absent; a key that is null stays null."""
+        self.given = data
+        self.data = {**(defaults or {}), **data}
+        self.where, self.prefix = where, prefix
 
     def wrong(self, key: str, what: str, expected: str | None = None, fix: str | None = None) -> ModelFileError:
         """An error about `key`, showing its value."""
@@ -81,6 +86,10 @@ class Keys:
     def has(self, key: str) -> bool:
         """Present and not null: transformers writes null for "not set"."""
         return self.data.get(key) is not None
+
+    def defaulted(self, key: str) -> bool:
+        """Whether the value of `key` is not in the file."""
+        return key not in self.given
 
     def integer(self, key: str, default: int | None = None, *, least: int = 1, most: int = 1 << 31) -> int:
         """A whole number in [least, most]; `default` when absent, an error when that is None."""

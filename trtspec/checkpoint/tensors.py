@@ -69,9 +69,12 @@ class TensorSource:
     def _indexed(cls, folder: Path, weight_map: Mapping[str, str], index: Path) -> TensorSource:
         tensors: dict[str, TensorInfo] = {}
         files = tuple(folder / name for name in sorted(set(weight_map.values())))
+        absent_file = next((path for path in files if not path.exists()), None)
+        if absent_file is not None:
+            raise ModelFileError(
+                "a shard named by the index is absent", where=absent_file, fix="fetch the missing file"
+            )
         for path in files:
-            if not path.exists():
-                raise ModelFileError("a shard named by the index is absent", where=path, fix="fetch the missing file")
             for name, tensor in SafetensorsFile.open(path).tensors.items():
                 if name in tensors:
                     raise ModelFileError(f"tensor {name!r} is also in {tensors[name].path.name}", where=path)

@@ -1,45 +1,32 @@
-"""Write a safetensors file from planned tensors: header first, then bytes moved by the kernel or in bounded blocks."""
+"""Write rank files from planned tensors: headers first, then bytes moved tensor by tensor, several at once.
+
+The size of every tensor is known before its bytes are, so each is written at its own place through a descriptor of
+its own. Tensors of several ranks that are cut from the same rows are written together, so that the rows are read once.
+"""
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import struct
-from collections.abc import Callable, Iterable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trtspec.checkpoint.cast import cast
-from trtspec.checkpoint.header import ITEM_BYTES, TensorInfo
-from trtspec.checkpoint.tensors import BLOCK, read_blocks
-from trtspec.errors import BuildError, ModelFileError
+from trtspec.checkpoint.pieces import PieceTensor, Writable, write_all, write_together
+from trtspec.errors import BuildError
 
-KERNEL_BLOCK = 256 << 20
-"""Bytes asked of the kernel at once, so that progress is seen."""
-NO_KERNEL_COPY = {errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM}
+Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True)
-class Planned:
-    """One tensor to write: its sources' elements one after the other, cast to `dtype` (a safetensors name)."""
-
-    name: str
-    dtype: str
-    shape: tuple[int, ...]
-    sources: tuple[TensorInfo, ...]
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes in the written file."""
-        return sum(source.elements for source in self.sources) * ITEM_BYTES[self.dtype]
-
-
-def header_bytes(plan: Sequence[Planned]) -> bytes:
+def header_bytes(tensors: Sequence[Writable]) -> bytes:
     """Length and JSON header; padded so that the data starts at a multiple of 8 bytes."""
     entries: dict[str, object] = {"__metadata__": {"format": "pt"}}
     at = 0
-    for tensor in plan:
+    for tensor in tensors:
         entries[tensor.name] = {
             "dtype": tensor.dtype,
             "shape": list(tensor.shape),
@@ -51,60 +38,145 @@ def header_bytes(plan: Sequence[Planned]) -> bytes:
     return struct.pack("<Q", len(text)) + text
 
 
-def write(path: Path, plan: Sequence[Planned], progress: Callable[[int, int], None] | None = None) -> int:
-    """Create `path` (it must not exist), fsync it, return its size. On any failure the file is removed."""
-    header = header_bytes(plan)
-    total = len(header) + sum(tensor.nbytes for tensor in plan)
+def write_files(
+    files: Mapping[Path, Sequence[Writable]],
+    *,
+    workers: int | None = None,
+    progress: Progress | None = None,
+    durable: bool = True,
+) -> int:
+    """Create the files (none may exist) and return their bytes; `durable` flushes them to the disk.
+
+    BuildError when writing fails, what the tensors raise otherwise. On any failure every file is removed.
+    """
+    headers = {path: header_bytes(tensors) for path, tensors in files.items()}
+    sizes = {path: len(headers[path]) + sum(t.nbytes for t in tensors) for path, tensors in files.items()}
+    total = sum(sizes.values())
+    made: list[Path] = []
     try:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-    except OSError as error:
-        raise BuildError(f"cannot create the file: {error.strerror}", where=path) from None
-    try:
-        with open(fd, "wb", buffering=0) as file:
-            done = _write_all(file.fileno(), header)
-            for moved in (n for tensor in plan for n in _move(tensor, file.fileno())):
-                done += moved
-                if progress is not None:
-                    progress(done, total)
-            os.fsync(file.fileno())
-    except OSError as error:
-        path.unlink(missing_ok=True)
-        raise BuildError(f"writing failed: {error.strerror}", where=path, fix="see that the disk has room") from None
+        for path, header in headers.items():
+            _create(path, header, sizes[path])
+            made.append(path)
+        moved = _Moved(sum(map(len, headers.values())), total, progress)
+        _run(list(_tasks(files, headers)), moved, workers or min(len(files), os.cpu_count() or 1))
+        if durable:
+            for path in files:
+                _sync(path)
     except BaseException:
-        path.unlink(missing_ok=True)
+        for path in made:
+            path.unlink(missing_ok=True)
         raise
     return total
 
 
-def _move(tensor: Planned, fd: int) -> Iterable[int]:
-    """Append the tensor to `fd`; yields the bytes of each piece."""
-    for source in tensor.sources:
-        if source.dtype == tensor.dtype:
-            yield from _copy(source, fd)
-        else:
-            for block in read_blocks(source):
-                yield _write_all(fd, cast(block, source.dtype, tensor.dtype, source.name))
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """A fault of the system becomes a BuildError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else path
+        raise BuildError(f"writing failed: {error.strerror}", where=where, fix="see that the disk has room") from None
 
 
-def _copy(source: TensorInfo, fd: int) -> Iterable[int]:
-    """Kernel copy: bytes never enter this process. Where a file system cannot, bounded blocks."""
-    at, end = source.begin, source.begin + source.nbytes
-    with source.path.open("rb") as file:
-        while at < end:
-            try:
-                moved = os.copy_file_range(file.fileno(), fd, min(KERNEL_BLOCK, end - at), at)
-            except OSError as error:
-                if error.errno not in NO_KERNEL_COPY:
-                    raise
-                moved = _write_all(fd, os.pread(file.fileno(), min(BLOCK, end - at), at))
-            if not moved:
-                raise ModelFileError(f"ended inside tensor {source.name!r}; it changed meanwhile", where=source.path)
-            at += moved
+def _create(path: Path, header: bytes, size: int) -> None:
+    with _naming(path):
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        try:
+            write_all(fd, header)
+            os.truncate(fd, size)
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
+        finally:
+            os.close(fd)
+
+
+def _sync(path: Path) -> None:
+    with _naming(path):
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+
+@dataclass(frozen=True)
+class _Task:
+    """Tensors to write in one go, each with its file and the offset of its first byte."""
+
+    targets: tuple[tuple[Writable, Path, int], ...]
+
+    def run(self) -> Iterator[int]:
+        """Yields the bytes of each portion."""
+        with _naming(self.targets[0][1]), ExitStack() as stack:
+            opened = [(tensor, _at(stack, path, offset)) for tensor, path, offset in self.targets]
+            pieces = [(tensor, fd) for tensor, fd in opened if isinstance(tensor, PieceTensor)]
+            if len(pieces) > 1:
+                yield from write_together(pieces)
+            else:
+                yield from self._alone(*opened[0])
+
+    def _alone(self, tensor: Writable, fd: int) -> Iterator[int]:
+        done = 0
+        for moved in tensor.write(fd):
+            done += moved
             yield moved
+        # More or less than promised would leave a neighbour overwritten or a hole.
+        if done != tensor.nbytes:
+            raise BuildError(f"tensor {tensor.name!r} wrote {done} bytes", expected=f"{tensor.nbytes}")
 
 
-def _write_all(fd: int, data: bytes) -> int:
-    view = memoryview(data)
-    while view:
-        view = view[os.write(fd, view) :]
-    return len(data)
+def _at(stack: ExitStack, path: Path, offset: int) -> int:
+    fd = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
+    os.lseek(fd, offset, os.SEEK_SET)
+    return fd
+
+
+def _tasks(files: Mapping[Path, Sequence[Writable]], headers: Mapping[Path, bytes]) -> Iterator[_Task]:
+    together: dict[object, list[tuple[Writable, Path, int]]] = {}
+    for path, tensors in files.items():
+        at = len(headers[path])
+        for tensor in tensors:
+            shared = tensor.shared if isinstance(tensor, PieceTensor) else None
+            key = (path, tensor.name) if shared is None else shared
+            together.setdefault(key, []).append((tensor, path, at))
+            at += tensor.nbytes
+    for targets in together.values():
+        yield _Task(tuple(targets))
+
+
+class _Moved:
+    """Bytes written so far, by all threads; tells them to stop when one has failed."""
+
+    def __init__(self, done: int, total: int, progress: Progress | None) -> None:
+        self._done, self._total, self._progress = done, total, progress
+        self._lock = threading.Lock()
+        self.stop = threading.Event()
+        self.add(0)
+
+    def add(self, nbytes: int) -> None:
+        """Count and report. Reported under the lock: figures never go back."""
+        with self._lock:
+            self._done += nbytes
+            if self._progress is not None:
+                self._progress(self._done, self._total)
+
+
+def _run(tasks: Sequence[_Task], moved: _Moved, workers: int) -> None:
+    def work(task: _Task) -> None:
+        for nbytes in task.run():
+            if moved.stop.is_set():
+                return
+            moved.add(nbytes)
+
+    with ThreadPoolExecutor(workers, thread_name_prefix="write") as pool:
+        waiting = [pool.submit(work, task) for task in tasks]
+        try:
+            for done in as_completed(waiting):
+                done.result()
+        except BaseException:
+            moved.stop.set()
+            pool.shutdown(wait=True, cancel_futures=True)
+            raise
