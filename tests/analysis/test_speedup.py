@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trtspec.analysis.acceptance import expected_tokens
-from trtspec.analysis.speedup import best_k, break_even_alpha, break_even_tokens, speedup, speedup_table
+from trtspec.analysis.speedup import (
+    alpha_for,
+    best_k,
+    best_of,
+    break_even_alpha,
+    break_even_tokens,
+    speedup,
+    speedup_table,
+)
 
 C = 15 / 100
 
@@ -67,3 +78,30 @@ def test_table_rows_are_alphas_and_columns_are_ks() -> None:
 def test_costs_that_cannot_be_are_refused(costs: dict[str, float]) -> None:
     with pytest.raises(ValueError):
         break_even_tokens(**costs)  # type: ignore[arg-type]
+
+
+@given(st.integers(1, 16), st.floats(0.0, 1.0))
+def test_the_acceptance_for_a_number_of_tokens_is_found_to_the_last_digits(k: int, alpha: float) -> None:
+    needed = expected_tokens(alpha, k)
+    found = alpha_for(needed, k)
+    assert found is not None
+    assert expected_tokens(found, k) == pytest.approx(needed, rel=1e-12)
+
+
+def test_no_acceptance_gives_more_than_k_and_one_tokens() -> None:
+    assert alpha_for(5.001, 4) is None
+    assert alpha_for(5.0, 4) == pytest.approx(1.0)
+    assert alpha_for(0.5, 4) == 0.0
+
+
+def test_best_of_measured_tokens() -> None:
+    assert best_of([1.9, 2.0, 2.05], [1.2, 1.4, 1.6]) == (1, pytest.approx(1.9 / 1.2))
+    assert best_of([1.1, 1.2], [1.2, 1.4]) == (0, 1.0)
+    assert best_of([2.0, 4.0], [1.0, 2.0]) == (1, 2.0), "of equals the smaller"
+
+
+def test_check_pays_for_no_optimizer() -> None:
+    """scipy.optimize takes half a second to import, more than the rest of `check`."""
+    code = "import sys, trtspec.pairing.check; print([m for m in sys.modules if m.startswith('scipy')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.strip() == "[]"

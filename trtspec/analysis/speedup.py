@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from scipy.optimize import brentq
-
 from trtspec.analysis.acceptance import expected_tokens
 
 VerifyCost = float | Callable[[int], float]
@@ -31,12 +29,24 @@ def break_even_tokens(k: int, c: float, v: float = 1.0, o: float = 0.0) -> float
 
 def break_even_alpha(k: int, c: float, v: float = 1.0, o: float = 0.0) -> float | None:
     """The per-token acceptance at which speculation neither gains nor loses; None where even 1.0 loses."""
-    needed = break_even_tokens(k, c, v, o)
+    return alpha_for(break_even_tokens(k, c, v, o), k)
+
+
+def alpha_for(needed: float, k: int) -> float | None:
+    """The acceptance with which rounds of k drafts emit `needed` tokens on average; None where even 1.0 does not.
+
+    E is increasing in α, so the interval is halved until it is as narrow as doubles can be (scipy.optimize does the
+    same in fewer steps, and takes half a second to import: more than the whole of `check`).
+    """
     if needed > k + 1:
         return None
     if needed <= 1:
         return 0.0
-    return float(brentq(lambda alpha: expected_tokens(alpha, k) - needed, 0.0, 1.0))
+    low, high = 0.0, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if expected_tokens(middle, k) < needed else (low, middle)
+    return high
 
 
 def best_k(alpha: float, c: float, max_k: int, v: VerifyCost = 1.0, o: float = 0.0) -> tuple[int, float]:
@@ -44,12 +54,20 @@ def best_k(alpha: float, c: float, max_k: int, v: VerifyCost = 1.0, o: float = 0
 
     `v` may depend on K: verifying more positions costs more once the step is bound by arithmetic.
     """
+    ks = range(1, max_k + 1)
+    rounds = [break_even_tokens(k, c, v(k) if callable(v) else v, o) for k in ks]
+    return best_of([expected_tokens(alpha, k) for k in ks], rounds)
+
+
+def best_of(tokens: Sequence[float], rounds: Sequence[float]) -> tuple[int, float]:
+    """(K, speed-up) of the best K = 1, 2, …, given tokens and target steps of a round of each; (0, 1.0) if none gains.
+
+    Of equals the smallest K.
+    """
     best, gain = 0, 1.0
-    for k in range(1, max_k + 1):
-        cost = v(k) if callable(v) else v
-        here = speedup(expected_tokens(alpha, k), k, c, cost, o)
-        if here > gain * (1 + 1e-12):
-            best, gain = k, here
+    for k, (emitted, cost) in enumerate(zip(tokens, rounds, strict=True), 1):
+        if emitted / cost > gain * (1 + 1e-12):
+            best, gain = k, emitted / cost
     return best, gain
 
 
