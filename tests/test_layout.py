@@ -13,8 +13,8 @@ from tests.conftest import PROJECT
 PACKAGE = PROJECT / "trtspec"
 # From the ground up; a room may import those before it.
 ROOMS = (
-    *("errors", "hashing", "store", "supervisor", "runner", "config", "analysis", "checkpoint", "pairing", "backends"),
-    *("triton", "measurement", "release", "workflows", "cli"),
+    *("errors", "hashing", "store", "supervisor", "runner", "hardware", "versions", "environment", "config"),
+    *("analysis", "checkpoint", "pairing", "backends", "triton", "measurement", "release", "workflows", "cli"),
 )
 TRITON_MODELS = PACKAGE / "triton" / "models"
 IN_EVERY_IMAGE = {"numpy", "tokenizers", "triton_python_backend_utils"}

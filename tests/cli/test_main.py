@@ -12,7 +12,8 @@ import pytest
 
 from trtspec import errors
 from trtspec.cli import _main
-from trtspec.cli._main import cli, run
+from trtspec.cli._main import run
+from trtspec.cli._verbs import VERBS, verb
 
 HEAVY = ("torch", "transformers", "tritonclient", "scipy", "numpy", "pydantic", "huggingface_hub")
 
@@ -34,7 +35,7 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_help_of_every_verb_imports_nothing_heavy() -> None:
-    for name in cli.commands:
+    for name in VERBS:
         assert heavy_modules_after([name, "--help"]) == set(), name
 
 
@@ -98,6 +99,27 @@ def test_every_failure_has_a_document(capsys: pytest.CaptureFixture[str], monkey
     monkeypatch.undo()
     assert run(["build", "--json", "--nonsense"]) == 2
     assert json.loads(capsys.readouterr().out)["exit_code"] == 2
+
+
+@pytest.mark.parametrize("name", VERBS)
+def test_every_verb_is_where_the_table_says(name: str) -> None:
+    assert verb(name).name == name
+    assert len(VERBS[name].help) <= 57  # one line on a terminal of 80 columns
+
+
+def test_help_loads_no_verb() -> None:
+    code = (
+        "import sys; from trtspec.cli._main import run; run(['--help']);"
+        "print(sorted(m for m in sys.modules if m.startswith('trtspec.cli.')))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout.splitlines()[-1] == "['trtspec.cli._main', 'trtspec.cli._verbs']"
+    assert all(f"  {name} " in done.stdout for name in VERBS)
+
+
+def test_a_misspelt_verb_brings_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["chekc"]) == 2
+    assert "Did you mean 'check'?" in capsys.readouterr().err
 
 
 def test_unknown_verb_and_option_are_bad_usage(capsys: pytest.CaptureFixture[str]) -> None:

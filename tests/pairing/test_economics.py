@@ -1,29 +1,53 @@
-"""Cost ratio and expected speed-up, against figures worked out by hand."""
+"""Cost ratio, expected speed-up and cost, against figures worked out by hand."""
 
 from __future__ import annotations
 
+import hashlib
+import itertools
+import json
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.checkpoint.models import CONFIG
 from tests.pairing.pairs import TARGET, check, codes, only, run_config, write_pair
-from trtspec.pairing.economics import WEIGHT_BYTES, bytes_per_step
+from tests.pairing.planning import LLAMA_1B, LLAMA_70B, by_code, config, model, pair, weights
+from trtspec.analysis.acceptance import expected_tokens
+from trtspec.pairing.economics import MOST, check_economics, economics_facts
+from trtspec.pairing.measured import ALPHAS, Acceptance, acceptance_basis
 from trtspec.pairing.model import Model
+from trtspec.pairing.timing import bytes_per_step, timing
+
+MEASURED = {"target_step_ms": 100.0, "draft_step_ms": 15.0}
 
 
-def test_the_worked_example(tmp_path: Path) -> None:
+@pytest.mark.parametrize("checks", [MEASURED, {"cost_ratio": 0.15}], ids=["step times", "ratio"])
+def test_the_worked_example(tmp_path: Path, checks: dict[str, Any]) -> None:
     """Target 100 ms, draft 15 ms, K = 5: a round takes 175 ms, so 1.75 tokens break even."""
     write_pair(tmp_path)
-    verdict = check(tmp_path, checks={"cost_ratio": 0.15}, speculation={"draft_len": 5})
+    verdict = check(tmp_path, checks=checks, speculation={"draft_len": 5})
     facts = verdict.facts["economics"]
-    at = {alpha: row[5 - 1] for alpha, row in zip(facts["alphas"], facts["speedup"], strict=True)}
-    assert at[0.8] == pytest.approx(3.69 / 1.75, abs=0.005)
-    assert at[0.6] == pytest.approx(1.36, abs=0.005)
-    assert at[0.5] == pytest.approx(1.125, abs=0.001)
-    assert (facts["ks"], facts["k"], facts["cost_source"]) == (list(range(1, 9)), 5, "given as checks.cost_ratio")
+    assert facts["round_steps"][5 - 1] == pytest.approx(1.75)
+    tokens = {a: row[5 - 1] for a, row in zip(facts["alphas"], facts["tokens"], strict=True)}
+    gains = {a: row[5 - 1] for a, row in zip(facts["alphas"], facts["speedup"], strict=True)}
+    for alpha, emitted, gain in ((0.8, 3.69, 2.11), (0.6, 2.38, 1.36), (0.5, 1.97, 1.125)):
+        assert tokens[alpha] == pytest.approx(emitted, abs=0.005)
+        assert gains[alpha] == pytest.approx(gain, abs=0.005)
+    assert (facts["ks"], facts["k"], facts["alpha_source"]) == (list(range(1, 9)), 5, "range")
     assert "v = 1, o = 0" in only(verdict, "economics.expected").message
+
+
+def test_measured_step_times_are_in_milliseconds(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    facts = check(tmp_path, checks=MEASURED | {"round_overhead_ms": 25.0}).facts["economics"]
+    assert facts["target_step_ms"] == pytest.approx(100)
+    assert facts["overhead"] == pytest.approx(0.25)
+    assert facts["round_steps"][3] == pytest.approx(1 + 4 * 0.15 + 0.25)
+    assert facts["concurrency"] == [], "nothing is known about larger batches"
 
 
 @pytest.mark.parametrize(
@@ -33,19 +57,108 @@ def test_drafting_longer_than_the_target_steps(tmp_path: Path, cost: float, warn
     write_pair(tmp_path)
     verdict = check(tmp_path, checks={"cost_ratio": cost})
     assert ("economics.draft-too-slow" in codes(verdict)) == warns
-    assert verdict.verdict == ("warn" if warns else "pass")
 
 
-def test_measured_acceptance_replaces_the_range(tmp_path: Path) -> None:
+def test_given_acceptance_replaces_the_range(tmp_path: Path) -> None:
     write_pair(tmp_path)
     good = check(tmp_path, checks={"cost_ratio": 0.1, "acceptance": 0.8})
     assert good.facts["economics"]["alphas"] == [0.8]
-    assert good.verdict == "pass"
+    assert "economics.no-gain" not in codes(good)
     poor = check(tmp_path, checks={"cost_ratio": 0.2, "acceptance": 0.3}, speculation={"draft_len": 8})
     finding = only(poor, "economics.no-gain")
     assert finding.fix == "set speculation.draft_len to 1"
     hopeless = check(tmp_path, checks={"cost_ratio": 0.5, "acceptance": 0.1})
     assert only(hopeless, "economics.no-gain").fix == "serve this pair without speculation"
+
+
+# --- acceptance: given, measured, or a range ------------------------------------------------------------------------
+
+
+def overall(rule: str = "tokens", **figures: Any) -> dict[str, Any]:
+    return {"overall": {"rules": {rule: [{"alpha": None}, figures]}}}
+
+
+def profile(tmp_path: Path, content: object, **sections: Any) -> Any:
+    own = run_config(tmp_path, output={"reports": tmp_path / "reports"}, **sections)
+    own.report_dir.mkdir(parents=True, exist_ok=True)
+    (own.report_dir / "profile.json").write_text(json.dumps(content))
+    return own
+
+
+def test_a_profile_is_used_position_by_position(tmp_path: Path) -> None:
+    content = overall(alpha={"point": 0.7, "low": 0.6}, per_position=[0.6, 0.45, 0.36])
+    basis = acceptance_basis(profile(tmp_path, content))
+    assert basis.known
+    assert basis.source == "measured by trtspec profile, positions 1-3 as measured"
+    (row,) = basis.rows
+    assert row.tokens(2) == pytest.approx(1 + 0.6 + 0.45)
+    # Beyond the last measured position: as likely, given the one before, as that one (0.36 ÷ 0.45).
+    assert row.tokens(4) == pytest.approx(1 + 0.6 + 0.45 + 0.36 + 0.36 * 0.8)
+
+
+def test_the_rule_is_that_of_the_deployment(tmp_path: Path) -> None:
+    sampled = {"validation": {"temperature": 0.8}}
+    content = overall("tokens-independent", alpha={"point": 0.5}, per_position=[])
+    assert acceptance_basis(profile(tmp_path, content, engine={"backend": "tensorrt"}, **sampled)).known
+    assert not acceptance_basis(profile(tmp_path, content, **sampled)).known, "the reference engine draws alike"
+    assert not acceptance_basis(profile(tmp_path, content)).known, "greedy"
+    logits = sampled | {"speculation": {"acceptance": "logits"}}
+    assert acceptance_basis(profile(tmp_path, overall("logits", alpha={"point": 0.5}), **logits)).known
+
+
+def test_a_profile_of_another_model_is_left_out(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    files = {
+        role: {"files": {"config.json": hashlib.sha256((tmp_path / role / "config.json").read_bytes()).hexdigest()}}
+        for role in ("target", "draft")
+    }
+    content = overall(alpha={"point": 0.7}) | files
+    folders = [(role, tmp_path / role) for role in ("target", "draft")]
+    assert acceptance_basis(profile(tmp_path, content), folders).known
+    write_pair(tmp_path, draft={"max_position_embeddings": 99})
+    basis = acceptance_basis(profile(tmp_path, content), folders)
+    assert (basis.known, basis.source) == (False, "range (profile.json is of another draft)")
+
+
+def test_what_is_given_goes_before_a_profile(tmp_path: Path) -> None:
+    own = profile(tmp_path, overall(alpha={"point": 0.7}), checks={"acceptance": 0.5})
+    assert [row.alpha for row in acceptance_basis(own).rows] == [0.5]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        *([], {}, {"overall": None}, {"overall": {"rules": []}}, {"overall": {"rules": {"tokens": [3]}}}),
+        *(overall(alpha=alpha) for alpha in (None, "0.7", 1.5, True, {"point": -1}, {"point": None})),
+    ],
+)
+def test_a_profile_without_figures_is_a_range(tmp_path: Path, content: object) -> None:
+    assert [row.alpha for row in acceptance_basis(profile(tmp_path, content)).rows] == list(ALPHAS)
+
+
+KEYS = st.sampled_from(["overall", "rules", "tokens", "alpha", "point", "per_position", "target", "files"])
+SCALARS = st.none() | st.booleans() | st.floats() | st.text()
+
+
+@given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)))
+def test_any_json_is_a_profile_or_none(content: object) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        basis = acceptance_basis(profile(Path(folder), content))
+    assert all(0 <= row.alpha <= 1 for row in basis.rows)
+
+
+def test_positions_that_rise_or_are_missing_end_the_list(tmp_path: Path) -> None:
+    own = profile(tmp_path, overall(alpha={"point": 0.7}, per_position=[0.6, 0.5, None, 0.4]))
+    assert acceptance_basis(own).rows == (Acceptance(0.7, (0.6, 0.5)),)
+    rising = profile(tmp_path, overall(alpha={"point": 0.7}, per_position=[0.6, 0.65]))
+    assert acceptance_basis(rising).rows == (Acceptance(0.7, (0.6,)),)
+
+
+def test_without_positions_acceptance_is_independent() -> None:
+    assert Acceptance(0.8).tokens(5) == expected_tokens(0.8, 5)
+
+
+# --- cost of a step -------------------------------------------------------------------------------------------------
 
 
 def cost_of(tmp_path: Path, **changes: Any) -> float:
@@ -62,14 +175,14 @@ def test_bytes_of_a_step(tmp_path: Path) -> None:
     config = CONFIG | TARGET
     hidden, table = config["hidden_size"], config["vocab_size"] * config["hidden_size"]
     # q and o are square; k and v have half the rows; three MLP matrices; two norms a layer, one at the end.
-    layer = hidden * hidden * 3 + 3 * hidden * config["intermediate_size"] + 2 * hidden
-    inner = config["num_hidden_layers"] * layer + hidden
-    assert cost_of(tmp_path) == 4 * (inner + table)
-    assert cost_of(tmp_path, dtype="bfloat16") == 2 * (inner + table)
-    assert cost_of(tmp_path, parallelism={"tensor": 2}) == 2 * (inner + table)
-    assert cost_of(tmp_path, dtype="bfloat16", quantization={"weights": "fp8"}) == inner + 2 * table
-    awq = cost_of(tmp_path, dtype="bfloat16", quantization={"weights": "int4_awq"})
-    assert awq == inner * WEIGHT_BYTES["int4_awq"] + 2 * table
+    matrices = config["num_hidden_layers"] * (hidden * hidden * 3 + 3 * hidden * config["intermediate_size"])
+    norms = (2 * config["num_hidden_layers"] + 1) * hidden
+    assert cost_of(tmp_path) == 4 * (matrices + norms + table)
+    assert cost_of(tmp_path, dtype="bfloat16") == 2 * (matrices + norms + table)
+    assert cost_of(tmp_path, parallelism={"tensor": 2}) == 4 * ((matrices + table) / 2 + norms)
+    fp8 = cost_of(tmp_path, dtype="bfloat16", quantization={"weights": "fp8"})
+    scales = 8 * 5 * config["num_hidden_layers"]  # two float32 for each of five linears
+    assert fp8 == matrices + scales + 2 * (norms + table)
 
 
 def test_a_tied_head_is_read_and_counted_once(tmp_path: Path) -> None:
@@ -77,3 +190,109 @@ def test_a_tied_head_is_read_and_counted_once(tmp_path: Path) -> None:
     tied = cost_of(tmp_path)
     write_pair(tmp_path)
     assert cost_of(tmp_path) == tied
+
+
+def test_without_facts_nothing_is_known() -> None:
+    target, draft = pair()
+    target.facts = None
+    assert economics_facts(target, draft, config()) is None
+    assert [f.code for f in check_economics(target, draft, config())] == ["economics.not-measured"]
+
+
+# --- the roofline ---------------------------------------------------------------------------------------------------
+
+
+def test_the_roofline_gives_times_for_every_load() -> None:
+    facts = economics_facts(*pair(), config())
+    assert facts is not None
+    assert facts["cost_source"] == "roofline of H100 80GB SXM5, estimated"
+    assert facts["context"] == 5120
+    rows = facts["concurrency"]
+    assert [row["requests"] for row in rows] == [1, 2, 4, 8, 16, 32]
+    assert rows[0]["target_step_ms"] == pytest.approx(facts["target_step_ms"])
+    assert rows[0]["best"] == facts["best"]
+    steps = [row["target_step_ms"] for row in rows]
+    assert steps == sorted(steps)
+    last = [row["speedup"][-1] for row in rows]
+    assert last == sorted(last, reverse=True), "speculation gains less with more requests in flight"
+    assert all(v >= 1 for v in facts["verify_cost"])
+
+
+def test_nvidia_single_stream_speed_ups_need_plausible_acceptance() -> None:
+    """Llama-3.3-70B FP8 with a 1B draft on one H200: 51.14 → 181.74 tokens/s, 3.55×, K = 10 (NVIDIA, December 2024)."""
+    own = config(
+        target={"parallelism": {"tensor": 1}},
+        hardware={"gpu": "h200", "count": 1},
+        speculation={"max_draft_len": 10, "draft_len": 10},
+        engine={"max_seq_len": 4096, "max_input_len": 2048},
+    )
+    facts = economics_facts(*pair(), own)
+    assert facts is not None
+    assert facts["target_step_ms"] == pytest.approx(1000 / 51.14, rel=0.05)
+    assert facts["speedup"][facts["alphas"].index(0.8)][9] < 3.55 < facts["speedup"][facts["alphas"].index(0.9)][9]
+
+
+def test_measured_ratio_scales_the_roofline_under_load() -> None:
+    plain = timing(*pair(), config())
+    dear = timing(*pair(), config(checks={"cost_ratio": 2 * plain.ratio if plain else 0}))
+    assert plain
+    assert dear
+    for batch in (1, 8, 32):
+        assert dear.c(batch) == pytest.approx(2 * plain.c(batch))
+        assert dear.v(5, batch) == plain.v(5, batch)
+    slow = timing(*pair(), config(checks=MEASURED))
+    assert slow
+    assert slow.step_seconds(8) == pytest.approx(0.1 * (plain.step_seconds(8) or 0) / (plain.step_seconds() or 1))
+
+
+def test_speculation_stops_paying_where_no_draft_length_gains() -> None:
+    facts = economics_facts(*pair(LLAMA_70B, "meta-llama/Llama-3.1-8B-Instruct"), config())
+    assert facts is not None
+    stops = facts["stops_paying_from"]
+    assert stops[0] is not None
+    assert all(a is None or b is None or a <= b for a, b in itertools.pairwise(stops)), "later for better α"
+    own = config(engine={"max_batch_size": 1024, "max_input_len": 8192, "max_seq_len": 10240})
+    found = timing(*pair(LLAMA_70B, "meta-llama/Llama-3.1-8B-Instruct"), own)
+    assert found
+    alpha = facts["alphas"][0]
+    gains = {
+        b: max(expected_tokens(alpha, k) / found.round_steps(k, b) for k in range(1, 9))
+        for b in (stops[0] - 1, stops[0])
+    }
+    assert stops[0] == 1 or gains[stops[0] - 1] > 1
+    assert gains[stops[0]] <= 1
+    assert stops[0] <= MOST
+
+
+def test_a_known_acceptance_that_does_not_pay_at_the_expected_load_warns() -> None:
+    own = config(checks={"acceptance": 0.35}, validation={"concurrency": 32})
+    found = by_code(list(check_economics(*pair(LLAMA_70B, "meta-llama/Llama-3.1-8B-Instruct"), own)))
+    assert found["economics.stops-paying"].severity == "warning"
+    good = by_code(list(check_economics(*pair(), config(checks={"acceptance": 0.8}))))
+    assert good["economics.concurrency"].severity == "info"
+
+
+def test_cost_of_a_million_tokens() -> None:
+    facts = economics_facts(*pair(), config(hardware={"price_per_hour": 2.0}))
+    assert facts is not None
+    row = facts["concurrency"][0]
+    alone = 8 * 2.0 / 3600 / row["tokens_per_second"]["without"] * 1e6
+    assert row["cost_per_million"]["without"] == pytest.approx(alone)
+    best = row["best"][-1]["speedup"]
+    assert row["cost_per_million"]["with"][-1] == pytest.approx(alone / best)
+    apart = economics_facts(*pair(), config(hardware={"price_per_hour": 2.0, "count": 9, "placement": "separate"}))
+    assert apart is not None
+    assert apart["concurrency"][0]["cost_per_million"]["with"][-1] == pytest.approx(alone / best * 9 / 8)
+    free = economics_facts(*pair(), config())
+    assert free is not None
+    assert free["concurrency"][0]["cost_per_million"] is None
+
+
+def test_a_mixture_costs_its_active_parameters() -> None:
+    own = config(target=weights("none") | {"parallelism": {"tensor": 1}}, draft=weights("none"))
+    mixtral = timing(model("target", "mistralai/Mixtral-8x7B-v0.1"), model("draft", LLAMA_1B), own)
+    seven = timing(model("target", "mistralai/Mistral-7B-v0.1"), model("draft", LLAMA_1B), own)
+    assert mixtral
+    assert seven
+    assert seven.ratio > mixtral.ratio > seven.ratio / 3, "12.9B of its 46.7B are read"
+    assert mixtral.v(4, 1) > seven.v(4, 1), "five positions hit more experts than one"

@@ -2,21 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.checkpoint.models import CONFIG, shapes
+from tests.checkpoint.models import CONFIG, save
 from tests.pairing.pairs import SPECIALS, check, codes, only, tokenizer, write_pair
 from trtspec.checkpoint.facts import ModelFacts
-from trtspec.checkpoint.tensors import TensorSource
-from trtspec.pairing.counts import DENSE, human, parameters_by_config, parameters_by_headers
+from trtspec.checkpoint.known import known
+from trtspec.checkpoint.spelling import common_names
+from trtspec.pairing.counts import parameters_by_config
+from trtspec.pairing.lengths import positions
 from trtspec.pairing.widths import padded
 
-REAL = os.environ.get("TRTSPEC_REAL_DATA")
+MOE: dict[str, Any] = {
+    "architectures": ["MixtralForCausalLM"], "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2,
+}  # fmt: skip
+
+
+def bare_pair(folder: Path, **changes: Any) -> None:
+    """A pair without weights, so that any sizes can be written."""
+    write_pair(folder, **changes)
+    for role in ("target", "draft"):
+        (folder / role / "model.safetensors").unlink()
 
 
 def test_padding_is_fine_for_tokens_and_an_error_for_logits(tmp_path: Path) -> None:
@@ -31,14 +43,47 @@ def test_padding_is_fine_for_tokens_and_an_error_for_logits(tmp_path: Path) -> N
     assert "tokens" in finding.fix
 
 
-def test_tensor_parallelism_pads_the_head(tmp_path: Path) -> None:
-    assert [padded(n, t) for n, t in ((50, 1), (50, 4), (52, 4))] == [50, 52, 52]
+def test_a_wider_draft_may_propose_what_the_target_lacks(tmp_path: Path) -> None:
+    write_pair(tmp_path, draft={"vocab_size": 64})
+    verdict = check(tmp_path)
+    assert (verdict.verdict, codes(verdict)["widths.draft-wider"]) == ("warn", "warning")
+    assert codes(check(tmp_path, speculation={"acceptance": "logits"}))["widths.logits"] == "error"
+
+
+@pytest.mark.parametrize(
+    ("rows", "tensor", "weights", "wide"),
+    [
+        (50, 1, "none", 50),
+        (50, 4, "none", 52),
+        (52, 4, "fp8", 52),
+        (32000, 8, "int4_awq", 32000),
+        (32003, 1, "int4_awq", 32064),
+        (32003, 3, "w4a8_awq", 32064),
+        (151665, 5, "w4a8_awq", 151680),
+    ],
+)
+def test_padded_rows(rows: int, tensor: int, weights: str, wide: int) -> None:
+    assert padded(rows, tensor, weights) == wide
+
+
+@given(st.integers(1, 300_000), st.integers(1, 64), st.sampled_from(["none", "int4_awq"]))
+def test_padding_adds_the_fewest_rows_that_can_be_split(rows: int, tensor: int, weights: str) -> None:
+    wide = padded(rows, tensor, weights)
+    assert wide >= rows
+    assert wide % tensor == 0
+    assert wide - rows < tensor + (64 if weights == "int4_awq" else 1)
+
+
+def test_rows_that_parallelism_adds_are_named(tmp_path: Path) -> None:
     write_pair(tmp_path)
     pair = {
         "target": {"path": tmp_path / "target", "parallelism": {"tensor": 4}},
         "draft": {"path": tmp_path / "draft"},
     }
-    assert codes(check(tmp_path, speculation={"acceptance": "logits"}, pair=pair))["widths.logits"] == "error"
+    finding = only(check(tmp_path, pair=pair), "widths.padding")
+    assert (finding.data["target"], finding.data["draft"]) == (52, 50)
+    assert "target 2 of them added by tensor parallelism or AWQ" in finding.message
+    assert check(tmp_path, speculation={"acceptance": "logits"}, pair=pair).verdict == "fail"
 
 
 @pytest.mark.parametrize(("special", "severity"), [(True, "warning"), (False, "error")])
@@ -69,11 +114,29 @@ def test_size_band(tmp_path: Path, band: dict[str, float], code: str) -> None:
     assert finding.data["ratio"] == 77_344 / 3_568
 
 
+@pytest.mark.parametrize(
+    ("target_layers", "rules"),
+    [(6, {"10-50x": True, "at most 15%": True}), (1, {"10-50x": False, "at most 15%": False})],
+)
+def test_both_rules_of_the_field_are_shown(tmp_path: Path, target_layers: int, rules: dict[str, bool]) -> None:
+    write_pair(tmp_path, target={"num_hidden_layers": target_layers})
+    found = [f for f in check(tmp_path).findings if f.code.startswith("size.ratio")]
+    assert found[0].data["rules"] == rules
+    assert "10-50×" in found[0].message
+    assert "15 %" in found[0].message
+
+
 def test_a_large_draft_says_what_it_costs(tmp_path: Path) -> None:
     write_pair(tmp_path, draft={"num_hidden_layers": 4, "hidden_size": 32, "intermediate_size": 96})
     verdict = check(tmp_path, checks={"cost_ratio": 0.5})
     assert "K=4 drafts costs about 2.00 target steps" in only(verdict, "size.ratio-outside").message
     assert codes(verdict)["economics.draft-too-slow"] == "warning"
+
+
+def test_a_tiny_draft_says_what_it_costs_too(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    verdict = check(tmp_path, checks={"max_size_ratio": 9.0, "cost_ratio": 0.05})
+    assert "K=4 drafts cost 0.20 target steps" in only(verdict, "size.ratio-outside").message
 
 
 def test_swapped_roles(tmp_path: Path) -> None:
@@ -86,7 +149,31 @@ def test_swapped_roles(tmp_path: Path) -> None:
     assert only(verdict, "size.swapped").severity == "error"
 
 
+def test_a_mixture_says_what_it_reads(tmp_path: Path) -> None:
+    bare_pair(tmp_path, target=MOE)
+    verdict = check(tmp_path)
+    data = only(verdict, "size.active").data
+    assert data["active"] < data["parameters"] == verdict.facts["target"]["parameters"]
+    assert verdict.facts["target"]["active_parameters"] == data["active"]
+
+
+def test_falcon_files_may_differ_from_the_count_by_a_norm(tmp_path: Path) -> None:
+    falcon = {"architectures": ["FalconForCausalLM"], "model_type": "falcon", "vocab_size": 50, "hidden_size": 16,
+              "num_hidden_layers": 2, "num_attention_heads": 4}  # fmt: skip
+    write_pair(tmp_path)
+    folder = tmp_path / "draft"
+    (folder / "config.json").write_text(json.dumps(falcon))
+    implied = parameters_by_config(ModelFacts.parse(common_names(falcon), folder))
+    assert implied is not None
+    for stored, agrees in ((implied, True), (implied + 1, True), (implied * 2, False)):
+        save(folder / "model.safetensors", {"x": {"dtype": "F16", "shape": [stored], "data": bytes(2 * stored)}})
+        found = codes(check(tmp_path, engine={"backend": "pytorch", "max_input_len": 32, "max_seq_len": 64}))
+        assert ("size.config-disagrees" not in found) is agrees
+
+
 def test_lengths(tmp_path: Path) -> None:
+    write_pair(tmp_path, draft={"max_position_embeddings": 70})
+    assert check(tmp_path).verdict == "pass"
     write_pair(tmp_path, draft={"max_position_embeddings": 60})
     verdict = check(tmp_path)
     assert (verdict.verdict, codes(verdict)["lengths.draft-short"]) == ("warn", "warning")
@@ -99,47 +186,27 @@ def test_lengths(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "changes",
-    [{}, {"tie_word_embeddings": True}, {"head_dim": 8}, {"attention_bias": True, "mlp_bias": True}],
-    ids=str,
-)
-def test_parameters_by_config_equal_the_tensors(tmp_path: Path, changes: dict[str, Any]) -> None:
-    from tests.checkpoint.models import write_model
-
-    write_model(tmp_path, **changes)
-    facts = ModelFacts.read(tmp_path)
-    names = shapes(CONFIG | changes)
-    by_hand = sum(s[0] * (s[1] if len(s) > 1 else 1) for s in names.values())
-    assert parameters_by_config(facts) == by_hand
-    assert parameters_by_headers(TensorSource.open(tmp_path), facts.tie_word_embeddings) == by_hand
-
-
-@pytest.mark.parametrize(
-    ("count", "shown"),
-    [(70553706496, "70.6B"), (1235814400, "1.24B"), (5400000, "5.4M"), (999, "999"), (625056, "625K")],
-)
-def test_human(count: int, shown: str) -> None:
-    assert human(count) == shown
-
-
-@pytest.mark.skipif(REAL is None, reason="TRTSPEC_REAL_DATA names no folder with model-facts.yaml")
-def test_parameters_of_published_models() -> None:
-    models = yaml.safe_load((Path(str(REAL)) / "model-facts.yaml").read_text())["models"]
-    dense = [m for m in models if m["architecture"] in DENSE]
-    assert len(dense) > 30
-    for model in dense:
-        data = {k: v for k, v in model.items() if k != "eos_token_id"} | {"architectures": [model["architecture"]]}
-        assert parameters_by_config(ModelFacts.parse(data, Path(model["id"]))) == model["num_parameters"], model["id"]
-
-
-@pytest.mark.skipif(REAL is None, reason="TRTSPEC_REAL_DATA names no folder with model-facts.yaml")
-@pytest.mark.parametrize(
-    ("target", "draft"),
+    ("rope", "length"),
     [
-        ("meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct"),
-        ("Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"),
+        (None, 1000),
+        ({"type": "linear", "factor": 4.0}, 4000),
+        ({"type": "dynamic", "factor": 2.0}, 2000),
+        # Qwen2.5's card: the file keeps the trained length; Qwen3's: it states the stretched one.
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 1000}, 4000),
+        ({"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 250}, 1000),
+        ({"type": "yarn", "factor": 4.0}, 4000),
+        ({"rope_type": "llama3", "factor": 8.0, "original_max_position_embeddings": 125}, 1000),
+        ({"type": "linear", "factor": "4"}, 1000),
+        ({"type": "linear", "factor": 1e300}, 1000),
     ],
 )
-def test_shipped_pairs_are_inside_the_band(target: str, draft: str) -> None:
-    models = {m["id"]: m for m in yaml.safe_load((Path(str(REAL)) / "model-facts.yaml").read_text())["models"]}
-    assert 8 <= models[target]["num_parameters"] / models[draft]["num_parameters"] <= 64
+def test_positions(rope: dict[str, Any] | None, length: int) -> None:
+    data = CONFIG | {"max_position_embeddings": 1000, "rope_scaling": rope}
+    assert positions(ModelFacts.parse(data, Path("config.json"))) == length
+
+
+def test_gemma_3_states_the_stretched_length() -> None:
+    found = known("google/gemma-3-4b-it")
+    assert found is not None
+    assert found.facts.rope.parameters["factor"] == 8
+    assert positions(found.facts) == 131072

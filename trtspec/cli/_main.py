@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import signal
 import sys
-import traceback
 from types import FrameType
 from typing import NoReturn
 
 import click
 
 from trtspec import __version__
-from trtspec.cli.build import build, convert, engine, repo
-from trtspec.cli.check import check
-from trtspec.cli.configuration import config, schema
-from trtspec.cli.serve import serve
-from trtspec.cli.validate import validate
+from trtspec.cli._verbs import Verbs
 from trtspec.errors import ConfigError, TrtspecError
 
 INTERRUPTED = 130
@@ -46,14 +40,10 @@ Exit codes: 0 good; 1 a check or gate says no; 2 bad usage or config; 3 the mach
 """
 
 
-@click.group(help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(cls=Verbs, help=HELP, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
 @click.version_option(__version__, prog_name="trtspec")
 def cli() -> None:
     """The group; its help text is HELP."""
-
-
-for command in (check, build, validate, serve, convert, engine, repo, config, schema):
-    cli.add_command(command)
 
 
 def main() -> NoReturn:
@@ -95,12 +85,14 @@ def run(arguments: list[str]) -> int:
 def _report(error: TrtspecError, as_json: bool) -> int:
     print(f"trtspec: {error}", file=sys.stderr)
     if "TRTSPEC_DEBUG" in os.environ:
-        traceback.print_exc()
+        _print_traceback()
     return _document(as_json, error, error.exit_code)
 
 
 def _document(as_json: bool, error: TrtspecError, code: int) -> int:
     if as_json:
+        import json
+
         print(json.dumps(error.as_dict() | {"exit_code": code}))
     return code
 
@@ -108,10 +100,16 @@ def _document(as_json: bool, error: TrtspecError, code: int) -> int:
 def _internal(error: Exception, as_json: bool) -> int:
     print(f"trtspec: internal error: {type(error).__name__}: {error}", file=sys.stderr)
     if "TRTSPEC_DEBUG" in os.environ:
-        traceback.print_exc()
+        _print_traceback()
     else:
         print("This is a fault of trtspec. TRTSPEC_DEBUG=1 shows where; please report it.", file=sys.stderr)
     return _document(as_json, TrtspecError(f"internal error: {type(error).__name__}: {error}"), INTERNAL)
+
+
+def _print_traceback() -> None:
+    import traceback
+
+    traceback.print_exc()
 
 
 def _terminate(signum: int, frame: FrameType | None) -> NoReturn:

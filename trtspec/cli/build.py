@@ -1,4 +1,4 @@
-"""trtspec build, and its stages one by one: convert, engine, repo."""
+"""trtspec build, and its later stages one by one: engine, repo."""
 
 from __future__ import annotations
 
@@ -24,16 +24,6 @@ def build(config_path: Path, overrides: tuple[str, ...], download: bool, as_json
     What is up to date is reused; a killed build goes on where it stopped.
     """
     _walk(config_path, overrides, "repo", None, check=True, download=download, as_json=as_json)
-
-
-@click.command()
-@config_argument
-@click.option("--role", type=click.Choice(["draft", "target"]), help="Only this model of the pair.")
-@download_option
-@json_option
-def convert(config_path: Path, overrides: tuple[str, ...], role: Role | None, download: bool, as_json: bool) -> None:
-    """Convert the Hugging Face weights to TensorRT-LLM checkpoints."""
-    _walk(config_path, overrides, "convert", role, check=False, download=download, as_json=as_json)
 
 
 @click.command()

@@ -26,6 +26,7 @@ def serve(config_path: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         if as_json:
             print_json({"http": server.http_url, "grpc": server.grpc_url, "metrics": server.metrics_url})
         out.print(f"Ready. HTTP http://{server.http_url}, gRPC {server.grpc_url}, metrics {server.metrics_url}")
-        out.print(f"Speculative pipeline: http://{server.http_url}/v2/models/tensorrt_llm_bls/generate")
+        model = "tensorrt_llm" if config.engine.backend == "pytorch" else "tensorrt_llm_bls"
+        out.print(f"Speculative pipeline: http://{server.http_url}/v2/models/{model}/generate")
         out.print("Stop with Ctrl-C.")
         server.wait()

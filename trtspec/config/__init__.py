@@ -1,6 +1,6 @@
 """The configuration file: its schema and how it is read."""
 
-from trtspec.config.load import load_config
+from trtspec.config.load import config_of, load_config
 from trtspec.config.schema import ROLES, ModelSource, Role, RunConfig
 
-__all__ = ["ROLES", "ModelSource", "Role", "RunConfig", "load_config"]
+__all__ = ["ROLES", "ModelSource", "Role", "RunConfig", "config_of", "load_config"]

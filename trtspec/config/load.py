@@ -16,6 +16,8 @@ from typing import Any, get_args
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from trtspec.config.building import EngineTools
+from trtspec.config.quantization import Quantization
 from trtspec.config.schema import RunConfig
 from trtspec.errors import ConfigError
 
@@ -26,13 +28,35 @@ Location = tuple[str | int, ...]
 def load_config(path: Path, overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None) -> RunConfig:
     """Parse, override, validate and resolve `path`; any fault is one ConfigError with file:line and key."""
     data, lines = _read(path)
+    return _config(data, lines, path, path.resolve().parent, overrides, environ)
+
+
+def config_of(
+    document: dict[str, Any], overrides: Iterable[str] = (), environ: Mapping[str, str] | None = None
+) -> RunConfig:
+    """The same for a configuration that stands in no file; its paths are relative to the current folder."""
+    return _config(document, {}, Path("command line"), Path.cwd(), overrides, environ)
+
+
+def _config(
+    data: dict[str, Any],
+    lines: dict[Location, int],
+    path: Path,
+    folder: Path,
+    overrides: Iterable[str],
+    environ: Mapping[str, str] | None,
+) -> RunConfig:
     sources = _apply(data, _environment(os.environ if environ is None else environ))
-    sources |= _apply(data, [(f"--set {text}", *_split(text, f"--set {text}")) for text in overrides])
+    sources |= _apply(data, [(_shown(text), *_split(text, _shown(text))) for text in overrides])
     try:
         config = RunConfig.model_validate(data)
     except ValidationError as error:
         raise _explain(error, path, lines, sources) from None
-    return _resolve(config, path.resolve().parent)
+    return _resolve(config, folder)
+
+
+def _shown(override: str) -> str:
+    return f"--set {override}"
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[Location, int]]:
@@ -171,7 +195,12 @@ def _resolve(config: RunConfig, folder: Path) -> RunConfig:
     """Make every path absolute: those given in the file against its folder, default outputs against the current one."""
     pair = config.pair.model_copy(
         update={
-            role: source.model_copy(update={"path": _absolute(source.path, folder)})
+            role: source.model_copy(
+                update={
+                    "path": _absolute(source.path, folder),
+                    "quantization": _calibrated(source.quantization, folder),
+                }
+            )
             for role, source in (("target", config.pair.target), ("draft", config.pair.draft))
         }
     )
@@ -185,8 +214,23 @@ def _resolve(config: RunConfig, folder: Path) -> RunConfig:
             "serving": config.serving.model_copy(
                 update={"tritonserver": _absolute(config.serving.tritonserver, folder)}
             ),
+            "engine": config.engine.model_copy(update={"tools": _tools(config.engine.tools, folder)}),
+            "tools": config.tools.model_copy(
+                update={"modelopt_python": _absolute(config.tools.modelopt_python, folder)}
+            ),
         }
     )
+
+
+def _tools(tools: EngineTools, folder: Path) -> EngineTools:
+    found = {name: _absolute(getattr(tools, name), folder) for name in type(tools).model_fields}
+    return tools.model_copy(update=found)
+
+
+def _calibrated(quantization: Quantization, folder: Path) -> Quantization:
+    prompts = _absolute(quantization.calibration.prompts, folder)
+    calibration = quantization.calibration.model_copy(update={"prompts": prompts})
+    return quantization.model_copy(update={"calibration": calibration})
 
 
 def _outputs(config: RunConfig, folder: Path) -> dict[str, Path | None]:

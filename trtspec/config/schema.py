@@ -10,31 +10,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, field_validator, model_validator
+
+from trtspec.config.building import EngineTools, Kubernetes, Launcher, Slurm, TensorRT
+from trtspec.config.llmapi import PyTorch
+from trtspec.config.quantization import Quantization, Tools
+from trtspec.config.section import Fraction, Name, PositiveFloat, PositiveInt, Section
+from trtspec.errors import ConfigError
+from trtspec.hardware import CPU, CUSTOM, Gpu, gpu_named, with_figures
 
 Role = Literal["draft", "target"]
 ROLES: tuple[Role, Role] = ("draft", "target")
 
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
-Fraction = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
-PositiveInt = Annotated[int, Field(ge=1, strict=True)]
-PositiveFloat = Annotated[float, Field(gt=0.0, allow_inf_nan=False, strict=True)]
-
-
-class Section(BaseModel):
-    """A frozen block of the file; unknown keys are errors, values are not coerced across types."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
-
-
-class Quantization(Section):
-    """How one model's weights and KV cache are stored in its checkpoint."""
-
-    weights: Literal["none", "fp8", "int8_sq", "int8_wo", "int4_wo", "int4_awq", "w4a8_awq", "nvfp4"] = "none"
-    """Weight format. `none` keeps the checkpoint's 16- or 32-bit weights."""
-    kv_cache: Literal["auto", "fp8", "int8"] = "auto"
-    """KV-cache format. `auto` is the compute type."""
 
 
 class Parallelism(Section):
@@ -124,7 +112,20 @@ class Engine(Section):
     max_seq_len: PositiveInt = 1024
     """Longest prompt plus answer in tokens."""
     tensorrt_llm_version: Annotated[str, Field(pattern=r"^\d+\.\d+\.\d+([.\w]*)$")] | None = None
-    """TensorRT-LLM version to plan for. Detected where it is installed."""
+    """TensorRT-LLM version to plan and build for (docs/versions.md). Unset: the installed one, else 1.2.1."""
+    max_num_tokens: PositiveInt | None = None
+    """Tokens of one step. Unset: 8192, or what one longest input or one round of a full batch takes, if more."""
+    tokens_per_block: Literal[16, 32, 64, 128] = 32
+    """Tokens of one block of the KV cache, the unit of its reuse."""
+    timeout: Annotated[float, Field(gt=0.0, le=604_800.0)] = 14_400.0
+    """Seconds until the build of one engine is given up."""
+    launcher: Launcher = "local"
+    """Who runs the builds: this machine, or a cluster through `sbatch` or `kubectl`."""
+    tensorrt: TensorRT = TensorRT()
+    pytorch: PyTorch = PyTorch()
+    tools: EngineTools = EngineTools()
+    slurm: Slurm = Slurm()
+    kubernetes: Kubernetes = Kubernetes()
 
     @model_validator(mode="after")
     def _room(self) -> Engine:
@@ -139,9 +140,58 @@ class Hardware(Section):
     """Where the engines will run; used for memory and economics, never probed."""
 
     gpu: Name = "cpu"
-    """GPU kind, such as `h100-80gb`; `cpu` for the reference backend."""
+    """GPU kind, such as `h100-80gb` (docs/planning.md lists them); `custom` with figures below; `cpu` for no GPU."""
     count: PositiveInt = 1
     """GPUs of that kind in the machine."""
+    placement: Literal["auto", "shared", "separate"] = "auto"
+    """Draft on the target's first GPUs (`shared`) or on the GPUs after them; `auto` shares unless that does not fit."""
+    memory_gib: PositiveFloat | None = None
+    """Memory of one GPU that CUDA reports, GiB, in the place of the table's; with `cpu`, the machine's."""
+    bandwidth_gb_s: PositiveFloat | None = None
+    """Memory bandwidth of one GPU, GB/s (10⁹ bytes), in the place of the table's."""
+    compute_capability: Annotated[float, Field(ge=7.0, le=20.0)] | None = None
+    """CUDA compute capability, such as 9.0, in the place of the table's."""
+    fp16_tflops: PositiveFloat | None = None
+    """Dense FP16/BF16 peak of one GPU, 10¹² operations/s, in the place of the table's."""
+    fp8_tflops: PositiveFloat | None = None
+    """Dense FP8 peak, likewise."""
+    int8_tflops: PositiveFloat | None = None
+    """Dense INT8 peak, likewise."""
+    fp4_tflops: PositiveFloat | None = None
+    """Dense FP4 peak, likewise."""
+    price_per_hour: PositiveFloat | None = None
+    """Price of one GPU (of the machine with `cpu`) per hour, in any currency; for the cost per million tokens."""
+
+    @field_validator("gpu")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        try:
+            gpu_named(value)
+        except ConfigError as error:
+            raise ValueError(f"{error.what}; {error.fix}") from None
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Hardware:
+        needed = ("memory_gib", "bandwidth_gb_s", "compute_capability", "fp16_tflops")
+        missing = [name for name in needed if getattr(self, name) is None]
+        if self.gpu.lower() == CUSTOM and missing:
+            raise ValueError(f"gpu: custom needs its figures; {', '.join(missing)} missing")
+        if self.gpu.lower() == CPU and self.compute_capability is not None:
+            raise ValueError("compute_capability belongs to a GPU; set gpu: custom")
+        return self
+
+    @property
+    def spec(self) -> Gpu:
+        """The GPU with every figure: the table's, the given ones in their place."""
+        capability = self.compute_capability
+        return with_figures(
+            gpu_named(self.gpu),
+            sm=None if capability is None else round(capability * 10),
+            memory_gib=self.memory_gib,
+            bandwidth_gb_s=self.bandwidth_gb_s,
+            tflops={kind: getattr(self, f"{kind}_tflops") for kind in ("fp16", "fp8", "int8", "fp4")},
+        )
 
 
 class Checks(Section):
@@ -153,6 +203,12 @@ class Checks(Section):
     """Warn when the target has more than this many times the draft's parameters."""
     cost_ratio: Annotated[float, Field(gt=0.0, lt=100.0, strict=True)] | None = None
     """Draft step time ÷ target step time where it was measured; otherwise estimated from the bytes each must read."""
+    draft_step_ms: PositiveFloat | None = None
+    """Measured milliseconds of one draft step at batch 1; with target_step_ms, in the place of cost_ratio."""
+    target_step_ms: PositiveFloat | None = None
+    """Measured milliseconds of one target step at batch 1."""
+    round_overhead_ms: Annotated[float, Field(ge=0.0, le=10_000.0)] | None = None
+    """Measured milliseconds of a round outside both models (pipeline, transfers); 0 is assumed, and said, without."""
     acceptance: Fraction | None = None
     """Measured per-token acceptance (α) to plan with; without it the speed-up is shown for a range."""
 
@@ -160,6 +216,10 @@ class Checks(Section):
     def _ordered(self) -> Checks:
         if self.min_size_ratio >= self.max_size_ratio:
             raise ValueError(f"min_size_ratio {self.min_size_ratio} is not below max_size_ratio {self.max_size_ratio}")
+        if (self.draft_step_ms is None) != (self.target_step_ms is None):
+            raise ValueError("draft_step_ms and target_step_ms are one measurement: give both")
+        if self.cost_ratio is not None and self.draft_step_ms is not None:
+            raise ValueError("cost_ratio is draft_step_ms ÷ target_step_ms: give one or the other")
         return self
 
 
@@ -262,6 +322,7 @@ class RunConfig(Section):
     serving: Serving = Serving()
     validation: Validation = Validation()
     gates: Gates = Gates()
+    tools: Tools = Tools()
     output: Output = Output()
 
     def checkpoint_dir(self, role: Role) -> Path:
@@ -271,6 +332,18 @@ class RunConfig(Section):
     def engine_dir(self, role: Role) -> Path:
         """engines/<name>/<role>/engine"""
         return self.output.engines / self.name / role / "engine"
+
+    @property
+    def max_num_tokens(self) -> int:
+        """Tokens of one step of either engine.
+
+        The runtime takes inputs of at most this many tokens unless they are chunked (trtGptModel.h), and a verify call
+        sends everything so far; `trtllm-build` raises less than batch × (max_draft_len + 1), and cuts more than
+        batch × max_seq_len.
+        """
+        engine, round_tokens = self.engine, self.engine.max_batch_size * (self.speculation.max_draft_len + 1)
+        wanted = engine.max_num_tokens or max(8192, engine.max_seq_len)
+        return min(max(wanted, round_tokens), engine.max_batch_size * engine.max_seq_len)
 
     @property
     def repository_dir(self) -> Path:

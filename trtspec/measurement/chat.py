@@ -6,13 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NoReturn
 
-from jinja2 import TemplateError, TemplateSyntaxError
-from jinja2.sandbox import ImmutableSandboxedEnvironment
+from jinja2 import TemplateSyntaxError
 from tokenizers import Tokenizer
 
-from trtspec.errors import ConfigError
+from trtspec.errors import ConfigError, ModelFileError
+from trtspec.pairing.rendering import environment
+from trtspec.pairing.words import TOKENIZER_CONFIG, read_template
 
 _SPECIAL = ("bos_token", "eos_token", "pad_token", "unk_token")
 
@@ -32,23 +32,22 @@ class ChatTemplate:
         The begin token is rendered empty where the tokenizer adds it by itself: preprocessing encodes the rendered
         text with special tokens, and a prompt must not begin with two.
         """
-        config_file, own_file = folder / "tokenizer_config.json", folder / "chat_template.jinja"
-        config = _config(config_file)
+        config = _config(folder / TOKENIZER_CONFIG)
         try:
-            source = own_file.read_text(encoding="utf-8") if own_file.is_file() else _template_of(config)
-        except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"cannot read the chat template: {error}", where=own_file) from None
-        if source is None:
+            template = read_template(folder, config)
+        except (OSError, ModelFileError) as error:
+            raise ConfigError(f"cannot read the chat template: {error}", where=folder) from None
+        source = None if template is None else template.sources.get("default")
+        if template is None or source is None:
             return None
         tokens = {name: _content(config.get(name)) for name in _SPECIAL}
         if tokens["bos_token"] and _adds(tokens["bos_token"], folder / "tokenizer.json"):
             tokens["bos_token"] = ""
-        return cls(source, tokens, str(own_file if own_file.is_file() else config_file))
+        return cls(source, tokens, str(folder / template.where))
 
     def render(self, messages: Sequence[Mapping[str, object]]) -> str:
         """The prompt text, ready for the assistant's answer; ConfigError where the template refuses."""
-        world = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
-        world.globals["raise_exception"] = _refuse
+        world = environment()
         try:
             template = world.from_string(self.source)
             return template.render(messages=messages, add_generation_prompt=True, **self.special_tokens)
@@ -56,10 +55,6 @@ class ChatTemplate:
             raise ConfigError(f"not a valid template: {error.message}", where=f"{self.where}:{error.lineno}") from None
         except Exception as error:  # a template is a program: anything can come out of it
             raise ConfigError(f"the chat template refuses these messages: {error}", where=self.where) from None
-
-
-def _refuse(message: str) -> NoReturn:
-    raise TemplateError(message)
 
 
 def _config(path: Path) -> dict[str, object]:
@@ -72,15 +67,6 @@ def _config(path: Path) -> dict[str, object]:
     if not isinstance(data, dict):
         raise ConfigError("the tokenizer's configuration is not a JSON object", where=path)
     return data
-
-
-def _template_of(config: Mapping[str, object]) -> str | None:
-    """`chat_template` is a text, or a list of named texts of which `default` is the one for chat."""
-    found = config.get("chat_template")
-    if isinstance(found, list):
-        named = {e.get("name"): e.get("template") for e in found if isinstance(e, dict)}
-        found = named.get("default")
-    return found if isinstance(found, str) else None
 
 
 def _content(token: object) -> str:

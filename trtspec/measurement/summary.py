@@ -55,7 +55,7 @@ def build_result(
         pair=config.name,
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         conditions=_conditions(config, streamed),
-        environment=_environment() | dict(environment or {}),
+        environment=versions() | dict(environment or {}),
         domains=tuple(_domain(name, prompts, samples, (exactness or {}).get(name), config, greedy) for name in domains),
         overall=_figures(samples.answers, samples.blocks, config.validation.seed),
         problems=tuple(
@@ -240,7 +240,7 @@ def _conditions(config: RunConfig, streamed: bool) -> Conditions:
     )
 
 
-def _environment() -> dict[str, str]:
+def versions() -> dict[str, str]:
     """Versions that explain a number: of Python, of this package and of those installed beside it."""
     found = {"trtspec": __version__, "python": platform.python_version(), "machine": platform.machine()}
     for name in _PACKAGES:

@@ -22,6 +22,8 @@ class Finding:
     message: str
     fix: str | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    brief: str | None = None
+    """The message in a few words, for the one line that good findings of a subject share; not in `--json`."""
 
     def __post_init__(self) -> None:
         if self.code not in CODES:

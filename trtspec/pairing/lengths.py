@@ -10,15 +10,22 @@ from trtspec.pairing.findings import Finding
 from trtspec.pairing.model import Model
 
 STRETCHING = ("linear", "dynamic", "yarn")
-"""RoPE types whose factor multiplies max_position_embeddings; llama3 and longrope state the stretched length."""
+"""RoPE types whose factor multiplies a length; llama3 and longrope state the stretched length."""
 
 
 def positions(facts: ModelFacts) -> int:
-    """Tokens the model was made for, RoPE scaling included."""
+    """Tokens the model was made for, RoPE scaling included.
+
+    YaRN multiplies the length the model was trained for, where that is stated; Gemma 3 states the stretched length.
+    """
     factor = facts.rope.parameters.get("factor", 1.0)
-    if facts.rope.type in STRETCHING and type(factor) in (int, float) and 1 <= factor <= 1e6:
+    stretched = facts.rope.type in STRETCHING and not facts.model_type.startswith("gemma")
+    if not stretched or type(factor) not in (int, float) or not 1 <= factor <= 1e6:
+        return facts.max_position_embeddings
+    trained = facts.original_max_position_embeddings if facts.rope.type == "yarn" else None
+    if trained is None:
         return int(facts.max_position_embeddings * factor)
-    return facts.max_position_embeddings
+    return max(facts.max_position_embeddings, int(trained * factor))
 
 
 def check_lengths(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:

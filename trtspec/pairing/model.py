@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from trtspec.checkpoint.facts import CONFIG, ModelFacts, architecture_of, read_config
 from trtspec.checkpoint.families import family_of
-from trtspec.checkpoint.plan import plan_conversion
+from trtspec.checkpoint.known import KnownModel, known, near
+from trtspec.checkpoint.spelling import common_names
 from trtspec.checkpoint.tensors import PICKLED, TensorSource, has_weights
 from trtspec.config import Role, RunConfig
-from trtspec.errors import ModelFileError
-from trtspec.pairing.counts import DENSE
+from trtspec.errors import ModelFileError, TrtspecError
+from trtspec.pairing.counts import COUNTED
 from trtspec.pairing.findings import Finding
+from trtspec.pairing.origin import Origin, read_origin
 from trtspec.pairing.tokenizer import Vocabulary
+from trtspec.pairing.words import Words
 
 
 @dataclass
@@ -23,10 +28,18 @@ class Model:
     role: Role
     folder: Path
     here: bool
-    """False for a hub model that is not on this machine: nothing is broken, nothing is known."""
+    """False for a hub model that is not on this machine: nothing is broken, nothing is read."""
+    published: KnownModel | None = None
+    """Published facts of a hub model that is not here."""
+    origin: Origin = field(default_factory=Origin)
+    """What names tell about its training."""
+    config: Mapping[str, Any] = field(default_factory=dict)
+    """config.json as it stands; empty when there is none."""
     facts: ModelFacts | None = None
     source: TensorSource | None = None
     vocabulary: Vocabulary | None = None
+    words: Words | None = None
+    """tokenizer_config.json, generation_config.json, chat template and what goes with them."""
     findings: list[Finding] = field(default_factory=list)
 
     @classmethod
@@ -40,16 +53,16 @@ class Model:
         return model
 
     def _read(self, config: RunConfig) -> None:
-        self.here = self.folder.is_dir() or config.pair[self.role].hub is None
+        hub = config.pair[self.role].hub
+        self.here = self.folder.is_dir() or hub is None
+        self.published = known(hub) if hub is not None and not self.here else None
         self.facts = self._read_facts(config)
+        self.origin = read_origin(self.folder, hub, self.config, self.published.base if self.published else None)
         self.source = self._read_weights()
-        if self.facts is not None and self.source is not None and _converts(config):
-            self._plan(config)
 
     def _read_facts(self, config: RunConfig) -> ModelFacts | None:
         if not self.here:
-            self._unknown(f"{self.folder}: not on this machine; sizes, widths and lengths are not checked")
-            return None
+            return self._published(config)
         if self.folder.is_dir() and not (self.folder / CONFIG).exists():
             self._unknown(f"{self.folder}: no {CONFIG} here; sizes, widths and lengths are not checked")
             return None
@@ -59,16 +72,35 @@ class Model:
             self.broken("config.broken", error)
             return None
 
+    def _published(self, config: RunConfig) -> ModelFacts | None:
+        """Facts of a well-known hub model; for another one, a finding that says so."""
+        model, hub = self.published, config.pair[self.role].hub
+        if model is None:
+            like = near(hub or "")
+            hint = f"; did you mean {like}, whose facts are known?" if like else ""
+            self._unknown(f"{hub}: not on this machine; sizes, widths and lengths are not checked{hint}")
+            return None
+        if converts(config):
+            self._note_unsupported(model.facts.architecture, self.folder)
+        message = f"{model.id} is not on this machine: its published facts are used ({model.sources[0]})"
+        if model.unconfirmed:
+            message += f"; {', '.join(model.unconfirmed)} by its family"
+        data = {"sources": list(model.sources), "unconfirmed": list(model.unconfirmed)}
+        self.findings.append(
+            Finding("config.published", "info", self.role, message, None, data, "not here, published facts used")
+        )
+        return model.facts
+
     def _parse(self, config: RunConfig) -> ModelFacts | None:
         path = self.folder / CONFIG
-        data = read_config(self.folder)
-        architecture = architecture_of(data, path)
-        if _converts(config):
+        self.config = read_config(self.folder)
+        architecture = architecture_of(self.config, path)
+        if converts(config):
             self._note_unsupported(architecture, path)
         try:
-            return ModelFacts.parse(data, path)
+            return ModelFacts.parse(common_names(self.config), path)
         except ModelFileError:
-            if architecture in DENSE:
+            if architecture in COUNTED:
                 raise
             # Another family may spell its sizes otherwise; that is not a fault of the file.
             self._unknown(f"{path}: the keys of {architecture} are not known here")
@@ -81,12 +113,12 @@ class Model:
             self.broken("config.unsupported", error)
 
     def _unknown(self, message: str) -> None:
-        self.findings.append(Finding("config.not-measured", "info", self.role, message))
+        self.findings.append(Finding("config.not-measured", "info", self.role, message, brief=f"no {CONFIG} here"))
 
     def _read_weights(self) -> TensorSource | None:
         if not has_weights(self.folder) and not any(p.suffix in PICKLED for p in self.folder.glob("*")):
             message = "no weights here; headers are not compared with config.json"
-            self.findings.append(Finding("weights.not-measured", "info", self.role, message))
+            self.findings.append(Finding("weights.not-measured", "info", self.role, message, brief="no weights here"))
             return None
         try:
             return TensorSource.open(self.folder)
@@ -94,22 +126,18 @@ class Model:
             self.broken("weights.broken", error)
             return None
 
-    def _plan(self, config: RunConfig) -> None:
-        """Plan the conversion from headers: what would stop the build later is found now."""
-        if any(finding.severity == "error" for finding in self.findings):
-            return
-        try:
-            plan_conversion(self.folder, dtype=config.pair[self.role].dtype)
-        except ModelFileError as error:
-            self.broken("weights.broken", error)
-
     def broken(self, code: str, error: ModelFileError) -> None:
         """Note a broken file as an error finding."""
-        facts = {"where": error.where, "found": error.found, "expected": error.expected}
-        message = str(ModelFileError(error.what, **facts))
-        self.findings.append(Finding(code, "error", self.role, message, error.fix, facts))
+        self.findings.append(error_finding(code, self.role, error))
 
 
-def _converts(config: RunConfig) -> bool:
-    # The pytorch backend reads Hugging Face folders itself.
+def error_finding(code: str, role: str, error: TrtspecError) -> Finding:
+    """An error as a finding: what it found and expected stand in the data."""
+    facts = {"where": error.where, "found": error.found, "expected": error.expected}
+    message = str(TrtspecError(error.what, **facts))
+    return Finding(code, "error", role, message, error.fix, facts)
+
+
+def converts(config: RunConfig) -> bool:
+    """Whether checkpoints are written: the pytorch backend reads Hugging Face folders itself."""
     return config.engine.backend != "pytorch"

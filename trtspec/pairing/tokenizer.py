@@ -1,68 +1,145 @@
-"""Do the two tokenizers mean the same string by every id? Compared token by token; sizes prove nothing."""
+"""A tokenizer.json, read once and strictly: its ids as the file declares them and as the library loads them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import AddedToken, Tokenizer
 
 from trtspec.checkpoint.jsonfile import Keys, parse_object, read_bytes
 from trtspec.errors import ModelFileError
-from trtspec.pairing.findings import Finding
 
 FILE = "tokenizer.json"
 LIMIT = 512 << 20
-SHOWN = 10
-"""Differing ids listed in a finding's data."""
 WRITE_IT = "write it with AutoTokenizer.from_pretrained(...).save_pretrained(...)"
+FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
+"""What an added token says about how it is found in a text."""
+_BULKY = ("vocab", "merges")
 
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """Base and added tokens of one model as its file declares them."""
+    """Base and added tokens of one model, and the tokenizer that a server makes of them."""
 
     ids: Mapping[str, int]
-    special: frozenset[str]
-    """Added tokens marked special: control tokens, not text."""
-    loaded: Mapping[str, int]
-    """The same map as the tokenizers library loads it, which is what a server uses."""
     by_id: Mapping[int, str]
     shared: Mapping[int, str]
     """Ids with a second token, and that token."""
+    base: int
+    """Tokens of `model.vocab`; the added ones come on top unless they are among these already."""
+    added: Mapping[str, Mapping[str, bool]]
+    """Added tokens and their FLAGS."""
+    moved: Mapping[str, int | None]
+    """Tokens that the library gives another id than the file declares, and that id."""
+    structure: Mapping[str, Any]
+    """The rest of the document: normalizer, pre_tokenizer, post_processor, decoder, and the model's settings."""
+    merges: Sequence[str]
+    """`left right` in order of priority; empty for a model without merges."""
+    tokenizer: Tokenizer
+    """Loaded, without padding and truncation, as the repository's preprocessing uses it."""
 
     @classmethod
     def parse(cls, data: bytes, path: Path) -> Vocabulary:
         """Read both ways; ModelFileError when either refuses the file."""
-        document = parse_object(data, path)
-        added = list(_added(document, path))
-        ids = _model_vocab(document, path) | {token: i for token, i, _ in added}
-        if not ids:
-            raise ModelFileError("has no tokens", where=path)
-        by_id: dict[int, str] = {}
-        shared = {i: token for token, i in ids.items() if by_id.setdefault(i, token) != token}
-        special = frozenset(token for token, _, special in added if special)
-        return cls(ids, special, _load(data, path), by_id, shared)
+        return _Document(data, path).vocabulary()
 
     @property
     def last_id(self) -> int:
-        """The largest id."""
+        """The largest id: one less than the rows that a model needs, whatever the number of tokens."""
         return max(self.by_id)
+
+    @property
+    def special(self) -> frozenset[str]:
+        """Added tokens marked special: control tokens, not text."""
+        return frozenset(token for token, flags in self.added.items() if flags["special"])
 
     def is_special(self, i: int) -> bool:
         """Whether the id belongs to a special token."""
-        return self.by_id[i] in self.special
+        flags = self.added.get(self.by_id.get(i, ""))
+        return flags is not None and flags["special"]
+
+    def encode(self, text: str, *, special: bool = False) -> list[int]:
+        """Ids of `text`; `special` adds what the post-processor puts around. ModelFileError where the library fails."""
+        try:
+            ids: list[int] = self.tokenizer.encode(text, add_special_tokens=special).ids
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic in the library is not an Exception
+            raise ModelFileError(f"the tokenizers library cannot encode {text[:20]!r}: {_first_line(error)}") from None
+        return ids
 
 
 def read_vocabularies(target: Path, draft: Path) -> tuple[Vocabulary | ModelFileError, Vocabulary | ModelFileError]:
-    """Both folders' vocabularies, or why there is none; equal files are parsed once."""
+    """Both folders' vocabularies, or why there is none. Equal files, and equal models in them, are built once."""
     contents = [_content(folder / FILE) for folder in (target, draft)]
-    first = _parsed(contents[0], target / FILE)
-    if isinstance(first, Vocabulary) and contents[0] == contents[1]:
-        return first, first
-    return first, _parsed(contents[1], draft / FILE)
+    first = _document(contents[0], target / FILE)
+    if contents[0] == contents[1] and isinstance(first, _Document):
+        one = _parsed(first, None)
+        return one, one
+    second = _document(contents[1], draft / FILE)
+    contents.clear()
+    like = (
+        first if isinstance(first, _Document) and isinstance(second, _Document) and first.same_model(second) else None
+    )
+    one = _parsed(first, None)
+    return one, _parsed(second, one if like is not None and isinstance(one, Vocabulary) else None)
+
+
+class _Document:
+    """The JSON of one tokenizer.json and its bytes, until the vocabulary is made."""
+
+    def __init__(self, data: bytes, path: Path) -> None:
+        self.data, self.path = data, path
+        self.json = parse_object(data, path)
+
+    def same_model(self, other: _Document) -> bool:
+        """Whether the two have one BPE model: vocabulary, merges and settings."""
+        model = self.json.get("model")
+        return isinstance(model, dict) and model.get("type") == "BPE" and model == other.json.get("model")
+
+    def vocabulary(self, like: Vocabulary | None = None) -> Vocabulary:
+        """Everything the checks need; of `like`, which has the same model, the built model is shared."""
+        added = dict(_added(self.json, self.path))
+        base = _model_vocab(self.json, self.path)
+        ids = base | {token: i for token, (i, _) in added.items()}
+        if not ids:
+            raise ModelFileError("has no tokens", where=self.path)
+        by_id: dict[int, str] = {}
+        shared = {i: token for token, i in ids.items() if by_id.setdefault(i, token) != token}
+        tokenizer = self._built(like)
+        moved = _moved(tokenizer, ids, added)
+        merges = _merges(self.json) if like is None else like.merges
+        flags = {token: given for token, (_, given) in added.items()}
+        return Vocabulary(
+            ids, by_id, shared, len(base), flags, moved, _structure(self.json), merges, tokenizer
+        )  # fmt: skip
+
+    def _built(self, like: Vocabulary | None) -> Tokenizer:
+        try:
+            tokenizer = Tokenizer.from_buffer(self.data) if like is None else self._around(like)
+            tokenizer.no_padding()
+            tokenizer.no_truncation()
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # a panic in the library is not an Exception
+            what = f"the tokenizers library refuses it: {_first_line(error)}"
+            raise ModelFileError(what, where=self.path) from None
+        return tokenizer
+
+    def _around(self, like: Vocabulary) -> Tokenizer:
+        """The tokenizer of this file around the model of `like`: loading a model takes most of the time."""
+        model = self.json["model"] | {"vocab": {}, "merges": []}
+        hull = Tokenizer.from_str(json.dumps(self.json | {"model": model, "added_tokens": []}))
+        hull.model = like.tokenizer.model
+        hull.add_tokens([
+            AddedToken(entry["content"], **{flag: entry.get(flag) is True for flag in FLAGS})
+            for entry in self.json.get("added_tokens") or []
+        ])  # fmt: skip
+        return hull
 
 
 def _content(path: Path) -> bytes | ModelFileError:
@@ -72,24 +149,50 @@ def _content(path: Path) -> bytes | ModelFileError:
         return error
 
 
-def _parsed(content: bytes | ModelFileError, path: Path) -> Vocabulary | ModelFileError:
+def _document(content: bytes | ModelFileError, path: Path) -> _Document | ModelFileError:
     if isinstance(content, ModelFileError):
         return content
     try:
-        return Vocabulary.parse(content, path)
+        return _Document(content, path)
     except ModelFileError as error:
         return error
 
 
-def _load(data: bytes, path: Path) -> dict[str, int]:
+def _parsed(document: _Document | ModelFileError, like: Vocabulary | None) -> Vocabulary | ModelFileError:
+    if isinstance(document, ModelFileError):
+        return document
     try:
-        loaded: dict[str, int] = Tokenizer.from_buffer(data).get_vocab(with_added_tokens=True)
-    except (KeyboardInterrupt, SystemExit):
-        raise
-    except BaseException as error:  # a panic in the library is not an Exception
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise ModelFileError(f"the tokenizers library refuses it: {first[:160]}", where=path) from None
-    return loaded
+        return document.vocabulary(like)
+    except ModelFileError as error:
+        return error
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:160]
+
+
+def _moved(tokenizer: Tokenizer, ids: Mapping[str, int], added: Mapping[str, Any]) -> dict[str, int | None]:
+    # The library takes base ids from the file as they are; only added tokens are renumbered.
+    moved = {token: tokenizer.token_to_id(token) for token in added}
+    moved = {token: i for token, i in moved.items() if i != ids[token]}
+    if not moved and tokenizer.get_vocab_size(with_added_tokens=True) != len(ids):
+        loaded = tokenizer.get_vocab(with_added_tokens=True)
+        moved = {token: loaded.get(token) for token, i in ids.items() if loaded.get(token) != i}
+    return moved
+
+
+def _structure(document: Mapping[str, Any]) -> dict[str, Any]:
+    """The document without its long lists; nothing of them is kept in memory."""
+    kept = {key: value for key, value in document.items() if key not in ("model", "added_tokens")}
+    return kept | {"model": {key: value for key, value in document["model"].items() if key not in _BULKY}}
+
+
+def _merges(document: Mapping[str, Any]) -> list[str]:
+    """Old files write "left right", newer ones [left, right]: one spelling, so that they compare."""
+    merges = document["model"].get("merges")
+    if not isinstance(merges, list):
+        return []
+    return [m if isinstance(m, str) else " ".join(map(str, m)) if isinstance(m, list) else "" for m in merges]
 
 
 def _model_vocab(document: Mapping[str, Any], path: Path) -> dict[str, int]:
@@ -103,14 +206,14 @@ def _model_vocab(document: Mapping[str, Any], path: Path) -> dict[str, int]:
     return dict(vocab)
 
 
-def _added(document: Mapping[str, Any], path: Path) -> Iterator[tuple[str, int, bool]]:
+def _added(document: Mapping[str, Any], path: Path) -> Iterator[tuple[str, tuple[int, dict[str, bool]]]]:
     added = document.get("added_tokens") or []
     if not isinstance(added, list):
         raise ModelFileError("added_tokens is not a list", where=path)
     for entry in added:
         if not isinstance(entry, dict) or not _is_token(entry.get("content"), entry.get("id")):
             raise ModelFileError("added_tokens holds something that is not a token", where=path, found=repr(entry)[:80])
-        yield entry["content"], entry["id"], entry.get("special") is True
+        yield entry["content"], (entry["id"], {flag: entry.get(flag) is True for flag in FLAGS})
 
 
 def _are_tokens(vocab: dict[Any, Any]) -> bool:
@@ -122,105 +225,3 @@ def _are_tokens(vocab: dict[Any, Any]) -> bool:
 
 def _is_token(token: Any, i: Any) -> bool:
     return isinstance(token, str) and type(i) is int and 0 <= i < 1 << 32
-
-
-def compare(target: Vocabulary, draft: Vocabulary) -> list[Finding]:
-    """Findings about the pair: ids whose strings differ, ids only one has, overlap."""
-    both = target.by_id.keys() & draft.by_id.keys()
-    differing = sorted(i for i in both if target.by_id[i] != draft.by_id[i])
-    renamed = [i for i in differing if target.is_special(i) and draft.is_special(i)]
-    clashing = sorted(set(differing) - set(renamed))
-    draft_only = sorted(draft.by_id.keys() - both)
-    target_only = sorted(target.by_id.keys() - both)
-    facts = {"overlap": (len(both) - len(differing)) / len(target.by_id), "target": len(target.by_id),
-             "draft": len(draft.by_id)}  # fmt: skip
-    found = [
-        *_clashes(clashing, target, draft, facts),
-        *_renamed(renamed, target, draft, facts),
-        *_draft_only(draft_only, draft, facts),
-        *_target_only(target_only, target, facts),
-    ]
-    if not found:
-        found = [
-            Finding("vocab.equal", "info", "pair", f"all {len(both):,} token ids mean the same string", data=facts)
-        ]
-    return found
-
-
-def _strings(ids: list[int], *models: tuple[str, Vocabulary]) -> list[dict[str, Any]]:
-    return [{"id": i} | {role: vocabulary.by_id[i] for role, vocabulary in models} for i in ids[:SHOWN]]
-
-
-def _clashes(ids: list[int], target: Vocabulary, draft: Vocabulary, facts: dict[str, Any]) -> Iterator[Finding]:
-    if ids:
-        i = ids[0]
-        yield Finding(
-            "vocab.ids-differ", "error", "pair",
-            f"{len(ids):,} of {facts['target']:,} ids mean different strings: id {i} is {target.by_id[i]!r} to the "
-            f"target and {draft.by_id[i]!r} to the draft (overlap {facts['overlap']:.1%})",
-            "choose a draft that was trained with the target's tokenizer",
-            facts | {"count": len(ids), "first": _strings(ids, ("target", target), ("draft", draft))},
-        )  # fmt: skip
-
-
-def _renamed(ids: list[int], target: Vocabulary, draft: Vocabulary, facts: dict[str, Any]) -> Iterator[Finding]:
-    if ids:
-        i = ids[0]
-        yield Finding(
-            "vocab.special-renamed", "warning", "pair",
-            f"{len(ids):,} special tokens have other names: id {i} is {target.by_id[i]!r} to the target and "
-            f"{draft.by_id[i]!r} to the draft",
-            "use the target's chat template for both, and see that the stop tokens are not among them",
-            facts | {"count": len(ids), "first": _strings(ids, ("target", target), ("draft", draft))},
-        )  # fmt: skip
-
-
-def _draft_only(ids: list[int], draft: Vocabulary, facts: dict[str, Any]) -> Iterator[Finding]:
-    if ids:
-        yield Finding(
-            "vocab.draft-only", "error", "pair",
-            f"the draft has {len(ids):,} ids that the target lacks, the first {ids[0]} ({draft.by_id[ids[0]]!r})",
-            "choose a draft with the target's tokenizer; it must never propose an id that the target cannot read",
-            facts | {"count": len(ids), "first": _strings(ids, ("draft", draft))},
-        )  # fmt: skip
-
-
-def _target_only(ids: list[int], target: Vocabulary, facts: dict[str, Any]) -> Iterator[Finding]:
-    if ids:
-        share = len(ids) / facts["target"]
-        yield Finding(
-            "vocab.target-only", "warning", "pair",
-            f"the target has {len(ids):,} ids ({100 * share:.2g}%) that the draft lacks, the first {ids[0]} "
-            f"({target.by_id[ids[0]]!r}); the draft can never propose them",
-            "see that text of your domain does not need them",
-            facts | {"count": len(ids), "share": share, "first": _strings(ids, ("target", target))},
-        )  # fmt: skip
-
-
-def examine(role: str, vocabulary: Vocabulary) -> list[Finding]:
-    """Findings about one tokenizer: shifted on loading, ids used twice, holes."""
-    found = []
-    moved = []
-    if vocabulary.loaded != vocabulary.ids:
-        moved = sorted((i, token) for token, i in vocabulary.ids.items() if vocabulary.loaded.get(token) != i)
-    if moved:
-        i, token = moved[0]
-        found.append(Finding(
-            "tokenizer.ids-shifted", "error", role,
-            f"{len(moved):,} tokens get another id on loading: {token!r} is {i} in the file and "
-            f"{vocabulary.loaded.get(token)} to the server",
-            "fill the gaps before the added tokens with placeholder tokens",
-            {"count": len(moved), "first": [{"id": n, "token": t} for n, t in moved[:SHOWN]]},
-        ))  # fmt: skip
-    if vocabulary.shared:
-        i, token = next(iter(vocabulary.shared.items()))
-        found.append(Finding(
-            "tokenizer.ids-shared", "error", role,
-            f"id {i} belongs both to {vocabulary.by_id[i]!r} and to {token!r}", "give every token its own id",
-            {"count": len(vocabulary.shared)},
-        ))  # fmt: skip
-    holes = vocabulary.last_id + 1 - len(vocabulary.by_id)
-    if holes:
-        message = f"{holes:,} ids below {vocabulary.last_id} belong to no token"
-        found.append(Finding("vocab.holes", "info", role, message, data={"count": holes}))
-    return found

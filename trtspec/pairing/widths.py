@@ -1,14 +1,31 @@
-"""Rows of embedding and head against config.json and the last real id; and against the other model's."""
+"""Rows of embedding and head against config.json and the last real id; and against the other model's.
+
+Padding of the head: tensor parallelism splits its rows evenly, so they are filled up to a multiple of its size
+(TensorRT-LLM, `tensorrt_llm/models/*/convert.py`, `pad_vocab_size`); NVIDIA ModelOpt fills AWQ checkpoints up to a
+multiple of 64 first and writes the new number into the checkpoint.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from trtspec.config import Role, RunConfig
 from trtspec.pairing.findings import Finding
 from trtspec.pairing.model import Model
+from trtspec.pairing.shape import vocabulary_multiple
 
-ROWS = ("model.embed_tokens.weight", "lm_head.weight")
+EMBEDDINGS = (
+    "model.embed_tokens.weight",
+    "lm_head.weight",
+    "language_model.model.embed_tokens.weight",
+    "model.language_model.embed_tokens.weight",
+    "language_model.lm_head.weight",
+    "transformer.wte.weight",
+    "wte.weight",
+    "transformer.word_embeddings.weight",
+)
+"""Names of embedding and head in the families whose sizes are known."""
 
 
 def check_widths(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:
@@ -19,13 +36,13 @@ def check_widths(target: Model, draft: Model, config: RunConfig) -> Iterator[Fin
     if target.facts is None or draft.facts is None:
         yield Finding("widths.not-measured", "info", "pair", "widths are not compared: a config.json is missing")
         return
-    yield _heads(target, draft, target.facts.vocab_size, draft.facts.vocab_size, config)
+    yield from _heads(target, draft, config)
 
 
 def _rows(model: Model) -> Iterator[Finding]:
     if model.facts is None or model.source is None:
         return
-    for name in ROWS:
+    for name in EMBEDDINGS:
         tensor = model.source.tensors.get(name)
         if tensor is not None and tensor.shape and tensor.shape[0] != model.facts.vocab_size:
             yield Finding(
@@ -53,26 +70,59 @@ def _last_id(model: Model) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def padded(rows: int, tensor_parallel: int) -> int:
-    """Head rows after padding to a multiple of the tensor-parallel size, as TensorRT-LLM splits it."""
-    return -(-rows // tensor_parallel) * tensor_parallel
+def padded(rows: int, tensor_parallel: int, weights: str = "none") -> int:
+    """Rows of the head in the checkpoint: filled up for the quantization, then for tensor parallelism."""
+    for multiple in (vocabulary_multiple(weights), tensor_parallel):
+        rows = -(-rows // multiple) * multiple
+    return rows
 
 
-def _heads(target: Model, draft: Model, target_rows: int, draft_rows: int, config: RunConfig) -> Finding:
-    roles: tuple[Role, Role] = ("target", "draft")
-    given = (target_rows, draft_rows)
-    widths = [padded(n, config.pair[role].parallelism.tensor) for role, n in zip(roles, given, strict=True)]
-    facts = {"target": widths[0], "draft": widths[1], "target_last_id": _last(target), "draft_last_id": _last(draft)}
-    if widths[0] == widths[1]:
-        return Finding("widths.equal", "info", "pair", f"both heads have {widths[0]:,} rows", None, facts)
-    shown = f"heads are {widths[0]:,} rows (target) and {widths[1]:,} (draft)"
+def _heads(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:
+    roles: tuple[tuple[Role, Model], ...] = (("target", target), ("draft", draft))
+    given = {role: model.facts.vocab_size for role, model in roles if model.facts is not None}
+    width = {role: _width(given[role], role, config) for role, _ in roles}
+    last = {f"{role}_last_id": last_id(model) for role, model in roles}
+    data: dict[str, Any] = {"target": width["target"], "draft": width["draft"], "given": given, **last}
+    if width["target"] == width["draft"]:
+        yield Finding("widths.equal", "info", "pair", f"both heads have {width['target']:,} rows", None, data)
+        return
+    shown = f"heads are {width['target']:,} rows (target) and {width['draft']:,} (draft)" + _padding(given, width)
     if config.speculation.acceptance == "logits":
-        message = f"{shown}: logits acceptance copies whole rows of logits and fails on different widths"
+        if given["target"] == given["draft"]:
+            return  # the preflight has that: only splitting and AWQ tell them apart
+        message = (
+            f"{shown}: logits acceptance copies whole rows of logits from draft to target and fails on other widths, "
+            "though no real token stands in the difference"
+        )
         fix = "set speculation.acceptance to tokens, or choose a draft padded to the same width"
-        return Finding("widths.logits", "error", "pair", message, fix, facts)
-    message = f"{shown}: the rows beyond the last real token are padding, and comparing tokens never reads them"
-    return Finding("widths.padding", "info", "pair", message, None, facts)
+        yield Finding("widths.logits", "error", "pair", message, fix, data)
+    elif width["draft"] > width["target"]:
+        message = f"{shown}: should the draft ever propose an id from its padding, the target has no row for it"
+        fix = "have the rows beyond the last real token masked in the draft, or choose a draft that is not wider"
+        yield Finding("widths.draft-wider", "warning", "pair", message, fix, data)
+    else:
+        message = f"{shown}: rows beyond the last real id{_real(data)} are padding; comparing tokens never reads them"
+        yield Finding("widths.padding", "info", "pair", message, None, data, "heads differ in padding only")
 
 
-def _last(model: Model) -> int | None:
-    return None if model.vocabulary is None else model.vocabulary.last_id
+def _width(rows: int, role: Role, config: RunConfig) -> int:
+    source = config.pair[role]
+    return padded(rows, source.parallelism.tensor, source.quantization.weights)
+
+
+def _padding(given: dict[Role, int], width: dict[Role, int]) -> str:
+    """Names the rows that parallelism or AWQ adds, where they do."""
+    added = [f"{role} {width[role] - rows}" for role, rows in given.items() if width[role] != rows]
+    return f", {' and '.join(added)} of them added by tensor parallelism or AWQ" if added else ""
+
+
+def _real(data: dict[str, Any]) -> str:
+    last = data["target_last_id"]
+    return f" ({last})" if last is not None else ""
+
+
+def last_id(model: Model) -> int | None:
+    """The largest real id, read or published; None when unknown."""
+    if model.vocabulary is not None:
+        return model.vocabulary.last_id
+    return None if model.published is None else model.published.tokens - 1

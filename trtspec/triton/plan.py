@@ -57,7 +57,7 @@ def plan_for(config: RunConfig, target: Path) -> RepositoryPlan:
     if not (target / TOKENIZER).is_file():
         raise ModelFileError("no such file", where=target / TOKENIZER, expected="the target's fast tokenizer")
     facts = ModelFacts.read(target)
-    end_ids, pad_id = _special_ids(target, facts)
+    end_ids, pad_id = special_ids(target, facts)
     return RepositoryPlan(
         name=config.name,
         backend=backend,
@@ -77,7 +77,7 @@ def plan_for(config: RunConfig, target: Path) -> RepositoryPlan:
     )
 
 
-def _special_ids(folder: Path, facts: ModelFacts) -> tuple[tuple[int, ...], int]:
+def special_ids(folder: Path, facts: ModelFacts) -> tuple[tuple[int, ...], int]:
     """End ids (generation_config.json speaks before config.json) and the pad id (else the first end id, else 0)."""
     path = folder / GENERATION_CONFIG
     generation = Keys(read_object(path) if path.is_file() else {}, path)

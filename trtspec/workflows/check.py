@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 def check_config(config: RunConfig, *, download: bool = False) -> Verdict:
     """Check both models. A hub model that is not on this machine leaves its facts *not measured*."""
-    return verdict_on(config, {role: _folder(config, role, download) for role in ROLES})
+    return verdict_on(config, folders_of(config, download=download))
+
+
+def folders_of(config: RunConfig, *, download: bool = False) -> dict[Role, Path]:
+    """Both model folders; for a hub model that is not on this machine a path where nothing is."""
+    return {role: _folder(config, role, download) for role in ROLES}
 
 
 def _folder(config: RunConfig, role: Role, download: bool) -> Path:
