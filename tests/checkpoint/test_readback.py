@@ -112,7 +112,7 @@ def test_a_missing_rank_is_named(tmp_path: Path) -> None:
 def test_missing_layers_are_counted(tmp_path: Path) -> None:
     out, _ = written(tmp_path)
     edit(out, num_hidden_layers=4)
-    with pytest.raises(ModelFileError, match="layers are missing.*3 in the files.*4 by"):
+    with pytest.raises(ModelFileError, match=r"layers are missing.*3 in the files.*4 by"):
         Checkpoint.open(out)
 
 

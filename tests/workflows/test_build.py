@@ -140,9 +140,10 @@ def test_missing_folder_and_unpinned_hub_model(tmp_path: Path) -> None:
     assert written(tmp_path) == []
 
 
-def test_quantization_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"pair\.target\.quantization"):
-        build(own_pair(tmp_path, "pair.target.quantization.weights=fp8"))
+def test_a_format_that_the_model_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\[quantize target\].*688 columns"):
+        build(own_pair(tmp_path, "pair.target.quantization.weights=int4_rtn"), until="convert", check=False)
+    assert written(tmp_path) == []
 
 
 def test_a_repository_that_would_not_load_is_not_published(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,27 +61,23 @@ def encode_bf16(values: Floats) -> npt.NDArray[np.uint16]:
 
 def encode_e4m3(values: Floats) -> Bytes:
     """E4M3 codes. What lies beyond 448 becomes 448, as quantizing kernels saturate; NaN stays NaN."""
-    wide = np.ascontiguousarray(values, np.float32)
-    bits = wide.view(np.uint32)
-    magnitude = bits & np.uint32(0x7FFF_FFFF)
-    # Keep 3 of 23 mantissa bits, then move the exponent's bias from 127 to 7.
-    rounded = magnitude + np.uint32(0x7_FFFF) + ((magnitude >> np.uint32(20)) & np.uint32(1))
-    normal = (rounded >> np.uint32(20)).astype(np.int32) - ((127 - 7) << 3)
-    with np.errstate(invalid="ignore"):
-        small = np.rint(np.minimum(np.abs(wide), np.float32(1.0)) * np.float32(512.0))
-    # Below 2^-6 the steps are 2^-9; step 8 is the smallest normal number's code.
-    found = np.where(magnitude < np.uint32(0x3C80_0000), np.nan_to_num(small).astype(np.int32), normal)
-    found = np.where(np.isnan(wide), 0x7F, np.minimum(found, 0x7E))
-    return (found.astype(np.uint8) | ((bits >> np.uint32(24)) & np.uint32(0x80)).astype(np.uint8)).astype(np.uint8)
+    return _E4M3_CODES[_odd_halves(values)]
 
 
 def encode_e2m1(values: Floats) -> Bytes:
     """E2M1 codes (0-15, sign in bit 3); saturates at 6. A negative value that rounds to zero keeps its sign."""
-    magnitude = np.abs(values)
-    code = np.searchsorted(_E2M1_BOUNDS, magnitude, side="left").astype(np.uint8)
-    # Ties go to the even code: the bounds ½·(1+½), ½·(2+1½), ½·(4+3) lie above an odd one.
-    tie = np.isin(magnitude, _E2M1_BOUNDS[1::2])
-    return code + tie.astype(np.uint8) + ((values < 0).astype(np.uint8) << np.uint8(3))
+    return _E2M1_CODES[_odd_halves(values)]
+
+
+def _odd_halves(values: Floats) -> npt.NDArray[np.uint16]:
+    """The upper halves of float32, their last bit set where the lower half is not zero.
+
+    Rounding that to a format with at least two bits less is rounding the float32 once, so a table of 65536 codes does.
+    """
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    halves = (bits >> np.uint32(16)).astype(np.uint16)
+    halves |= ((bits & np.uint32(0xFFFF)) != 0).view(np.uint8)
+    return halves
 
 
 def pack_columns(codes: Bytes) -> Bytes:
@@ -125,8 +121,21 @@ def _e4m3_values() -> Floats:
     return np.where(code & 0x80, -found, found).astype(np.float32)
 
 
+def _codes(positive: Floats, sign: int) -> Bytes:
+    """For every bfloat16: the code of the nearest of `positive` (a code is an index), ties to the even one."""
+    with np.errstate(invalid="ignore"):  # signalling NaNs are among them
+        every = decode(np.arange(65536, dtype=np.uint16), "BF16").astype(np.float64)
+    magnitude = np.nan_to_num(np.abs(every), nan=0.0, posinf=1e300)
+    bounds = (positive[:-1].astype(np.float64) + positive[1:]) / 2
+    code = np.searchsorted(bounds, magnitude, side="left")
+    code += (code < len(bounds)) & (magnitude == bounds[np.minimum(code, len(bounds) - 1)]) & (code % 2 == 1)
+    code = np.where(np.isnan(every), len(positive), code)
+    return np.asarray(code + np.where(np.signbit(every), sign, 0), np.uint8)
+
+
 E4M3_VALUES = _e4m3_values()
 """Value of each E4M3 code; [256] float32."""
 E2M1_VALUES = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
 """Value of each E2M1 code; [16] float32."""
-_E2M1_BOUNDS = ((E2M1_VALUES[:7] + E2M1_VALUES[1:8]) / 2).astype(np.float32)
+_E4M3_CODES = _codes(E4M3_VALUES[:127], 0x80)
+_E2M1_CODES = _codes(E2M1_VALUES[:8], 0x8)

@@ -69,10 +69,17 @@ class Comparison:
             raise ModelFileError("dtype is not one of weights", where=checkpoint_dir / "config.json", found=dtype)
         tensor, pipeline = int(mapping.get("tp_size", 1)), int(mapping.get("pp_size", 1))
         try:
-            return cls(plan_conversion(model_dir, dtype=dtype, tensor=tensor, pipeline=pipeline), held)
+            plan = plan_conversion(model_dir, dtype=dtype, tensor=tensor, pipeline=pipeline)
         except ConfigError as error:
             # The layout is the checkpoint's own claim, not the user's wish.
             raise ModelFileError(f"not a layout of this model: {error.what}", where=checkpoint_dir) from None
+        if plan.config["quantization"]["quant_algo"] is not None:
+            raise ModelFileError(
+                "the source is quantized already, and its codes were taken over as they are",
+                where=model_dir,
+                fix="compare with the model before it was quantized",
+            )
+        return cls(plan, held)
 
     @property
     def dtype(self) -> str:

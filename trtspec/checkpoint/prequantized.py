@@ -66,6 +66,11 @@ class Scheme:
             return f"{linear}.qweight" in source.tensors
         return f"{linear}.weight_scale" in source.tensors
 
+    def holds(self, source: TensorSource, name: str) -> bool:
+        """Whether a tensor holds codes or scales."""
+        coded = name.endswith((".weight", ".qweight")) and self.is_coded(source, f"{name.rpartition('.')[0]}.weight")
+        return coded or _SCALES.fullmatch(name) is not None
+
     def _shape(self, info: TensorInfo) -> tuple[int, ...]:
         if len(info.shape) != 2:
             raise ModelFileError(f"tensor {info.name!r} is not a matrix", where=info.path, found=list(info.shape))

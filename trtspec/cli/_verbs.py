@@ -29,6 +29,8 @@ VERBS: dict[str, Verb] = {
     "engine": Verb("build", "Only build engines from the checkpoints."),
     "repo": Verb("build", "Only write the Triton repository."),
     "doctor": Verb("doctor", "What this machine can do, and what it lacks."),
+    "migrate": Verb("migrate", "A tensorrt configuration as one for the LLM API."),
+    "export": Verb("export", "The pair in the words of another server: vLLM."),
     "config": Verb("configuration", "Print the resolved configuration."),
     "schema": Verb("configuration", "Print the JSON Schema of the configuration file."),
     "draft": Verb("draft", "Make a draft of a target: early exit or distillation."),

@@ -84,11 +84,12 @@ def _runs(found: Verified) -> Iterator[Row]:
         yield OPEN, "logits", f"not measured: {found.not_measured}"
     else:
         figure, limit = found.limit
+        share = f"{logits.relative:.2g} of the largest logit; {logits.relative_typical:.2g} at 99 of 100 positions"
+        judged = "mean KL" if figure == "kl_mean" else "at 99 of 100 positions it"
         said = (
-            f"{logits.texts} texts, {logits.positions} positions: largest difference {logits.difference:.3g} "
-            f"({logits.relative:.2g} of the largest logit), KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, "
-            f"same first choice {logits.top1:.1%}; "
-            f"{'relative difference' if figure == 'relative' else 'mean KL'} may be {limit:g}"
+            f"{logits.texts} texts, {logits.positions} positions: "
+            f"largest difference {logits.difference:.3g} ({share}), KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, "
+            f"same first choice {logits.top1:.1%}; {judged} may be {limit:g}"
         )
         yield (GOOD if found.logits_hold else BAD), "logits", said
     if found.acceptance is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from trtspec.checkpoint.hub import locate
 from trtspec.config import ROLES, Role, RunConfig
 from trtspec.errors import BuildError, CheckFailed, context
 from trtspec.hashing import HashMemo
-from trtspec.store import Outcome, Stage, publish
+from trtspec.store import Outcome, Stage, publish, staleness
+from trtspec.workflows import llmapi
 from trtspec.workflows.reporter import Reporter, Silent
 from trtspec.workflows.stages import Stages
 
@@ -31,13 +33,19 @@ def build(
     roles: tuple[Role, ...] = ROLES,
     check: bool = True,
     download: bool = False,
+    strict: bool = False,
 ) -> Build:
-    """The whole story. What this machine cannot do is said before anything is fetched, hashed or written."""
+    """The whole story. What this machine cannot do is said before anything is fetched, hashed or written.
+
+    `strict`: NaN or infinite weights are an error, also in a checkpoint that would be reused.
+    """
     if until != "convert":
         from trtspec.backends.base import builder_for
 
         builder_for(config).require(config)
-    return Build.of(config, reporter, download=download).run(until, roles=roles, check=check)
+    walk = Build.of(config, reporter, download=download)
+    walk.strict = strict
+    return walk.run(until, roles=roles, check=check)
 
 
 @dataclass
@@ -48,6 +56,9 @@ class Build:
     stages: Stages
     reporter: Reporter
     outcomes: list[Outcome] = field(default_factory=list)
+    strict: bool = False
+    stop: threading.Event = field(default_factory=threading.Event)
+    """Set when the walk was interrupted: an engine build ends at once instead of in an hour."""
 
     @classmethod
     def of(cls, config: RunConfig, reporter: Reporter | None = None, *, download: bool = False) -> Build:
@@ -64,6 +75,7 @@ class Build:
         """Walk up to `until`. Errors carry the stage and role they came from."""
         if check:
             self._check()
+        self._check_recipes(roles)
         self._each(roles, "convert", self._convert)
         if until in ("engine", "repo"):
             self._each(roles, "engine", self._engine)
@@ -86,50 +98,75 @@ class Build:
         (out / "verdict.json").write_text(json.dumps(verdict.as_dict(), indent=1, default=str) + "\n", encoding="utf-8")
 
     def _convert(self, role: Role) -> None:
-        from trtspec.checkpoint.convert import convert
+        from trtspec.checkpoint.convert import refuse_nonfinite, stored_warnings
 
-        stage = self.stages.checkpoint(role)
-        model = self.config.pair[role]
-        split = model.parallelism
+        if self.stages.native:
+            self.outcomes += llmapi.prepare(self.stages, role, self.reporter)
+            return
+        stage, recipe = self.stages.checkpoint(role), self.stages.recipe(role)
+        calibration = self.stages.calibration(role)
+        if calibration is not None and staleness(stage, self.stages.memo):
+            self._publish(calibration, lambda out: recipe.calibrate(out, self.reporter, calibration.key))
 
         def fill(out: Path) -> None:
             def progress(done: int, total: int) -> None:
                 self.reporter.progress(stage.title, done, total)
 
-            convert(
-                self.stages.sources[role],
-                out,
-                dtype=model.dtype,
-                tensor=split.tensor,
-                pipeline=split.pipeline,
-                progress=progress,
-            )
+            recipe.write(out, strict=self.strict, progress=progress)
 
         self._publish(stage, fill)
+        if self.strict:
+            refuse_nonfinite(stage.out)
+        for line in stored_warnings(stage.out):
+            self.reporter.note(f"  {stage.title}: {line}")
+
+    def _check_recipes(self, roles: tuple[Role, ...]) -> None:
+        """Before hours are spent on one role: can every quantized checkpoint that is not there be made?"""
+        for role in roles:
+            if not self.config.pair[role].quantization.plain and staleness(
+                self.stages.checkpoint(role), self.stages.memo
+            ):
+                with context(stage="quantize", role=role):
+                    if self.stages.native:
+                        llmapi.check_recipe(self.stages, role)
+                    else:
+                        self.stages.recipe(role).check()
 
     def _engine(self, role: Role) -> None:
         from trtspec.backends.base import builder_for
 
         def fill(out: Path) -> None:
-            builder_for(self.config).build(self.config, role, self.stages.checkpoint(role).out, out)
+            builder = builder_for(self.config, Watched(self.reporter, self.stop))
+            builder.build(self.config, role, self.stages.checkpoint(role).out, out)
 
         self._publish(self.stages.engine(role), fill)
 
     def _repository(self) -> None:
         from trtspec.triton.lint import lint
-        from trtspec.triton.repository import plan_for, write_repository
 
         with context(stage="repository"):
-            plan = plan_for(self.config, self.stages.sources["target"])
+            write = self._writer()
 
             def fill(out: Path) -> None:
-                write_repository(out, plan)
+                write(out)
                 # Read back before it is published: Triton would say the same later, and less clearly.
                 problems = lint(out)
                 if problems:
                     raise BuildError(f"the repository would not load: {problems[0]}", found=f"{len(problems)} problems")
 
             self._publish(self.stages.repository(), fill)
+
+    def _writer(self) -> Callable[[Path], None]:
+        """What fills the repository's folder."""
+        if self.stages.native:
+            from trtspec.triton.llmapi import write_llmapi
+
+            served = llmapi.repository_plan(self.stages)
+            return lambda out: write_llmapi(out, served)
+        from trtspec.triton.repository import plan_for, write_repository
+
+        plan = plan_for(self.config, self.stages.sources["target"])
+        return lambda out: write_repository(out, plan)
 
     def _publish(self, stage: Stage, fill: Callable[[Path], None]) -> None:
         outcome = publish(stage, fill, self.stages.memo, notice=self.reporter.note)
@@ -144,15 +181,40 @@ class Build:
                 work(role)
 
         with ThreadPoolExecutor(len(roles), thread_name_prefix=step) as pool:
-            for done in [pool.submit(one, role) for role in roles]:
-                done.result()
+            try:
+                for done in [pool.submit(one, role) for role in roles]:
+                    done.result()
+            except (KeyboardInterrupt, SystemExit):
+                self.stop.set()
+                raise
+
+
+@dataclass(frozen=True)
+class Watched:
+    """The reporter as those who build engines see it."""
+
+    reporter: Reporter
+    stop: threading.Event
+
+    def note(self, text: str) -> None:
+        """One line of news."""
+        self.reporter.note(text)
+
+    def progress(self, title: str, done: int, total: int) -> None:
+        """How far it is."""
+        self.reporter.progress(title, done, total)
+
+    def cancelled(self) -> bool:
+        """Whether the walk was interrupted."""
+        return self.stop.is_set()
 
 
 def verdict_on(config: RunConfig, sources: dict[Role, Path]) -> Verdict:
     """The checks of the pair on its two folders."""
+    from trtspec.backends.tensorrt.check import check_engines
     from trtspec.pairing.check import check_pair
 
-    return check_pair(sources["target"], sources["draft"], config)
+    return check_pair(sources["target"], sources["draft"], config, (check_engines,))
 
 
 def stored_verdict(build: Build) -> dict[str, Any]:

@@ -9,11 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from trtspec.config import ROLES, Role, RunConfig
-from trtspec.errors import ConfigError
 from trtspec.hashing import HashMemo
 from trtspec.store import Stage
+from trtspec.workflows import llmapi
+
+if TYPE_CHECKING:
+    from trtspec.workflows.recipe import Recipe
 
 _WEIGHTS = ("config.json", "*.safetensors", "*.safetensors.index.json")
 _WORDS = (
@@ -34,6 +38,11 @@ class Stages:
     sources: dict[Role, Path]
     memo: HashMemo
 
+    @property
+    def native(self) -> bool:
+        """Whether Hugging Face folders are served (`backend: pytorch`) and nothing is converted."""
+        return self.config.engine.backend == "pytorch"
+
     @cached_property
     def check(self) -> Stage:
         """engines/<name>/check: the verdict on the pair."""
@@ -48,24 +57,32 @@ class Stages:
         return Stage("check", self.config.output.engines / self.config.name / "check", inputs)
 
     def checkpoint(self, role: Role) -> Stage:
-        """engines/<name>/<role>/checkpoint: TensorRT-LLM format."""
-        from trtspec.checkpoint.convert import FORMAT
+        """engines/<name>/<role>/checkpoint: TensorRT-LLM format, quantized or not."""
+        if self.native:
+            return llmapi.model_stage(self, role)
+        return self.recipe(role).stage(self.config.checkpoint_dir(role), self.memo)
+
+    def calibration(self, role: Role) -> Stage | None:
+        """engines/<name>/<role>/calibration: what activations were seen; None where no scale comes from them."""
+        return None if self.native else self.recipe(role).calibration_stage(self.memo)
+
+    def recipe(self, role: Role) -> Recipe:
+        """How the checkpoint of `role` is made."""
+        from trtspec.workflows.recipe import Recipe
 
         model = self.config.pair[role]
-        if model.quantization.weights != "none" or model.quantization.kv_cache != "auto":
-            raise ConfigError(
-                f"pair.{role}.quantization: this version converts unquantized checkpoints only",
-                found=f"weights {model.quantization.weights}, kv_cache {model.quantization.kv_cache}",
-                expected="weights none, kv_cache auto",
-            )
-        inputs = {
-            "stage": "checkpoint",
-            "format": FORMAT,
-            "files": self._hashes(role, _WEIGHTS),
-            "dtype": model.dtype,
-            "parallelism": model.parallelism.model_dump(),
-        }
-        return Stage(f"checkpoint of the {role}", self.config.checkpoint_dir(role), inputs)
+        return Recipe(
+            model=self.sources[role],
+            quantization=model.quantization,
+            calibration=self.config.output.engines / self.config.name / role / "calibration",
+            prompts=tuple(dataset.path for dataset in self.config.validation.datasets),
+            dtype=model.dtype,
+            tensor=model.parallelism.tensor,
+            pipeline=model.parallelism.pipeline,
+            tensorrt_llm_version=self.config.engine.tensorrt_llm_version,
+            python=self.config.tools.modelopt_python,
+            title=f" of the {role}",
+        )
 
     def engine(self, role: Role) -> Stage:
         """engines/<name>/<role>/engine: what the backend runs."""
@@ -82,6 +99,8 @@ class Stages:
         """model_repo/<name>: the Triton model repository. The policy file may change after it is published."""
         from trtspec.triton.repository import POLICY_FILE, key_facts, plan_for
 
+        if self.native:
+            return self._llmapi_repository()
         inputs = {
             "stage": "repository",
             "engines": {role: self.engine(role).key for role in ROLES},
@@ -89,6 +108,16 @@ class Stages:
             "pipeline settings": key_facts(plan_for(self.config, self.sources["target"])),
         }
         return Stage("model repository", self.config.repository_dir, inputs, frozenset({POLICY_FILE}))
+
+    def _llmapi_repository(self) -> Stage:
+        from trtspec.triton.llmapi import key_facts
+
+        inputs = {
+            "stage": "repository",
+            "engines": {role: self.engine(role).key for role in ROLES},
+            "pipeline settings": key_facts(llmapi.repository_plan(self)),
+        }
+        return Stage("model repository", self.config.repository_dir, inputs)
 
     def _hashes(self, role: Role, patterns: tuple[str, ...]) -> dict[str, str]:
         folder = self.sources[role]
