@@ -18,6 +18,7 @@ ROOMS = (
 )
 TRITON_MODELS = PACKAGE / "triton" / "models"
 IN_EVERY_IMAGE = {"numpy", "tokenizers", "triton_python_backend_utils"}
+IN_LLM_API_IMAGES = {"tensorrt_llm", "yaml"}
 MODULES = sorted(p for p in PACKAGE.rglob("*.py") if TRITON_MODELS not in p.parents)
 EVERY_FILE = sorted(
     p for place in ("trtspec", "tests", "scripts", "benchmarks") for p in (PROJECT / place).rglob("*.py")
@@ -68,7 +69,8 @@ def test_triton_models_need_nothing_that_a_gpu_image_lacks(path: Path) -> None:
             assert path.parent.name == "tensorrt_llm"
             assert module.startswith("trtspec.backends.reference")
         else:
-            assert root in siblings | IN_EVERY_IMAGE or root in STDLIB, module
+            own = IN_LLM_API_IMAGES if path.parent.name == "llmapi" else set()
+            assert root in siblings | IN_EVERY_IMAGE | own or root in STDLIB, module
 
 
 @pytest.mark.parametrize("path", EVERY_FILE, ids=name)

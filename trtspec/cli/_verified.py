@@ -88,8 +88,8 @@ def _runs(found: Verified) -> Iterator[Row]:
         judged = "mean KL" if figure == "kl_mean" else "at 99 of 100 positions it"
         said = (
             f"{logits.texts} texts, {logits.positions} positions: "
-            f"largest difference {logits.difference:.3g} ({share}), KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, "
-            f"same first choice {logits.top1:.1%}; {judged} may be {limit:g}"
+            f"largest difference {logits.difference:.3g} ({share}), "
+            f"KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, same first choice {logits.top1:.1%}; {judged} may be {limit:g}"
         )
         yield (GOOD if found.logits_hold else BAD), "logits", said
     if found.acceptance is not None:
