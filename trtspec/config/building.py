@@ -14,6 +14,8 @@ FlagValue = Annotated[bool, Field(strict=True)] | Annotated[int, Field(strict=Tr
 FlagName = Annotated[str, StringConstraints(pattern=r"^[a-z][a-z0-9_]*$", max_length=64)]
 # What may stand in a job file: one line, nothing that could end or open another directive.
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][\w.:/@=,+-]*$", max_length=253)]
+# Enroot writes `registry#image:tag`; a squashed image is an absolute path. Never part of a directive.
+Container = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9/][\w.:/@=,+#-]*$", max_length=512)]
 Label = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$", max_length=253)]
 LabelKey = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9]([\w./-]*[A-Za-z0-9])?$", max_length=253)]
 LabelValue = Annotated[str, StringConstraints(pattern=r"^([A-Za-z0-9]([\w.-]*[A-Za-z0-9])?)?$", max_length=63)]
@@ -54,8 +56,8 @@ class Slurm(Section):
     """`--mem`, such as `512G`. Unset: the partition's."""
     modules: tuple[Word, ...] = ()
     """Environment modules loaded before the build."""
-    container: Word | None = None
-    """Image that pyxis runs the build in (`srun --container-image`). Unset: the node's own installation."""
+    container: Container | None = None
+    """Image for pyxis, such as `nvcr.io#nvidia/tritonserver:<tag>` (`srun --container-image`). Unset: none."""
     mounts: tuple[Path, ...] = ()
     """Folders that the container sees under their own names; the engines folder is always one."""
     options: dict[Option, Word] = Field(default={})

@@ -14,6 +14,7 @@ from pydantic import Field, field_validator, model_validator
 
 from trtspec.config.building import EngineTools, Kubernetes, Launcher, Slurm, TensorRT
 from trtspec.config.llmapi import PyTorch
+from trtspec.config.parameters import ModelParameters
 from trtspec.config.quantization import Quantization, Tools
 from trtspec.config.section import Fraction, Name, PositiveFloat, PositiveInt, Section
 from trtspec.errors import ConfigError
@@ -83,6 +84,8 @@ class Speculation(Section):
     """`tokens`: the target's own token must equal the draft's. `logits`: the rejection rule on both distributions."""
     acceptance_threshold: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] | None = None
     """Logits acceptance only: a fixed threshold instead of the random one. Faster, and no longer exact."""
+    fast_logits: bool = False
+    """Logits acceptance with TensorRT engines: the draft's logits go from GPU to GPU, not through the server."""
 
     @property
     def k(self) -> int:
@@ -95,6 +98,8 @@ class Speculation(Section):
             raise ValueError(f"draft_len {self.draft_len} is larger than max_draft_len {self.max_draft_len}")
         if self.acceptance_threshold is not None and self.acceptance == "tokens":
             raise ValueError("acceptance_threshold has a meaning only with `acceptance: logits`")
+        if self.fast_logits and self.acceptance == "tokens":
+            raise ValueError("fast_logits has a meaning only with `acceptance: logits`")
         return self
 
 
@@ -240,6 +245,18 @@ class Serving(Section):
     """Seconds until the server must be ready."""
     stop_timeout: PositiveFloat = 10.0
     """Seconds between SIGTERM and SIGKILL."""
+    mode: Literal["auto", "orchestrator", "leader"] = "auto"
+    """TensorRT engines: one server that starts a process per rank, or a server per rank (models of equal size)."""
+    max_queue_size: Annotated[int, Field(ge=0, strict=True)] = 0
+    """TensorRT engines: requests that may wait for each model before others are turned away; 0 is no limit."""
+    max_queue_delay_us: Annotated[int, Field(ge=0, strict=True)] = 0
+    """TensorRT engines: microseconds that a model waits for more requests before it takes a batch."""
+    target_parameters: ModelParameters = ModelParameters()
+    draft_parameters: ModelParameters = ModelParameters()
+
+    def parameters(self, role: Role) -> ModelParameters:
+        """Given parameters of one model."""
+        return self.target_parameters if role == "target" else self.draft_parameters
 
 
 class Dataset(Section):

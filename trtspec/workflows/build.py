@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from trtspec.checkpoint.hub import locate
 from trtspec.config import ROLES, Role, RunConfig
-from trtspec.errors import BuildError, CheckFailed, context
+from trtspec.errors import BuildError, CheckFailed, TrtspecError, context
 from trtspec.hashing import HashMemo
 from trtspec.store import Outcome, Stage, publish, staleness
 from trtspec.workflows import llmapi
@@ -146,13 +146,18 @@ class Build:
 
         with context(stage="repository"):
             write = self._writer()
+            engines = None if self.stages.native else {role: self.config.engine_dir(role) for role in ROLES}
 
             def fill(out: Path) -> None:
                 write(out)
                 # Read back before it is published: Triton would say the same later, and less clearly.
-                problems = lint(out)
+                found = lint(out, engines)
+                problems = [problem for problem in found if problem.severity == "error"]
                 if problems:
-                    raise BuildError(f"the repository would not load: {problems[0]}", found=f"{len(problems)} problems")
+                    raise BuildError(f"the repository would not load: {problems[0]}", found=f"{len(problems)} problems",
+                                     fix=problems[0].fix)  # fmt: skip
+                for problem in found:
+                    self.reporter.note(f"  model repository: {problem}")
 
             self._publish(self.stages.repository(), fill)
 
@@ -165,7 +170,7 @@ class Build:
             return lambda out: write_llmapi(out, served)
         from trtspec.triton.repository import plan_for, write_repository
 
-        plan = plan_for(self.config, self.stages.sources["target"])
+        plan = plan_for(self.config, self.stages.sources["target"], self.stages.sources["draft"])
         return lambda out: write_repository(out, plan)
 
     def _publish(self, stage: Stage, fill: Callable[[Path], None]) -> None:
@@ -178,7 +183,12 @@ class Build:
 
         def one(role: Role) -> None:
             with context(stage=step, role=role):
-                work(role)
+                try:
+                    work(role)
+                except TrtspecError as error:
+                    if step == "engine" and len(roles) > 1:  # the other one may take an hour
+                        self.reporter.note(f"  the {role} failed: {error.what}; what else runs is brought to its end")
+                    raise
 
         with ThreadPoolExecutor(len(roles), thread_name_prefix=step) as pool:
             try:
@@ -213,8 +223,9 @@ def verdict_on(config: RunConfig, sources: dict[Role, Path]) -> Verdict:
     """The checks of the pair on its two folders."""
     from trtspec.backends.tensorrt.check import check_engines
     from trtspec.pairing.check import check_pair
+    from trtspec.triton.check import check_serving
 
-    return check_pair(sources["target"], sources["draft"], config, (check_engines,))
+    return check_pair(sources["target"], sources["draft"], config, (check_engines, check_serving))
 
 
 def stored_verdict(build: Build) -> dict[str, Any]:

@@ -41,6 +41,8 @@ class PlannedStage:
     note: str = ""
     commands: tuple[tuple[str, ...], ...] = ()
     """What would be run outside this program, one argument list each."""
+    runs: str = ""
+    """What the commands are made for, such as a version and whether it was found here."""
 
     @property
     def nbytes(self) -> int | None:

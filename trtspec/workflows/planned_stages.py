@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from trtspec.config import ROLES, Role
+from trtspec.errors import TrtspecError
 from trtspec.store import Stage
 from trtspec.workflows.plan import Planned, PlannedFile, PlannedStage
 from trtspec.workflows.stages import Stages
@@ -36,28 +37,47 @@ def calibrations(planned: Planned) -> Iterator[PlannedStage]:
 
 def checkpoints(planned: Planned) -> Iterator[PlannedStage]:
     """engines/<name>/<role>/checkpoint: one weight file per rank."""
-    if planned.config.engine.backend == "pytorch":
-        return  # the LLM API reads the model folders themselves
     for role in ROLES[::-1]:
         folder = planned.config.checkpoint_dir(role)
+        if planned.config.engine.backend == "pytorch":
+            # The LLM API reads the model folders themselves, or quantized copies.
+            if not planned.config.pair[role].quantization.plain:
+                action = planned.action(partial(_checkpoint, role=role), folder)
+                title = f"Hugging Face checkpoint of the {role}"
+                yield PlannedStage(title, role, folder, action, note="quantized by modelopt")
+            continue
         action = planned.action(partial(_checkpoint, role=role), folder)
         files, note = _ranks(planned, role, stored=True)
         yield PlannedStage(f"checkpoint of the {role}", role, folder, action, files, note)
 
 
 def engines(planned: Planned) -> Iterator[PlannedStage]:
-    """engines/<name>/<role>/engine. The commands of TensorRT-LLM's versions are added where engines are built."""
+    """engines/<name>/<role>/engine, with the `trtllm-build` line of the version that is installed or configured."""
     backend = planned.config.engine.backend
-    if backend == "pytorch":
-        return
     for role in ROLES[::-1]:
         folder = planned.config.engine_dir(role)
         action = planned.action(partial(_engine, role=role), folder)
-        if backend == "reference":
+        if backend == "pytorch":
+            note = "no engine: which weights the LLM API reads"
+            yield PlannedStage(f"engine of the {role}", role, folder, action, note=note)
+        elif backend == "reference":
             yield PlannedStage(f"engine of the {role}", role, folder, action, note="links to the checkpoint's weights")
         else:
             files, _ = _ranks(planned, role, stored=False)
-            yield PlannedStage(f"engine of the {role}", role, folder, action, files, "estimate: weights only")
+            commands, note, runs = _build_commands(planned, role)
+            yield PlannedStage(f"engine of the {role}", role, folder, action, files, note, commands, runs)
+
+
+def _build_commands(planned: Planned, role: Role) -> tuple[tuple[tuple[str, ...], ...], str, str]:
+    """The command of one engine, a note, and what it is for. Why there is no command: the note, and the check."""
+    from trtspec.backends.tensorrt.planning import planned_command
+
+    note = "estimate: weights only"
+    try:
+        command, runs = planned_command(planned.config, role, planned.facts[role])
+    except TrtspecError as error:
+        return (), f"{note}; no command: {error}", ""
+    return (command,), note, runs
 
 
 def repository(planned: Planned) -> Iterator[PlannedStage]:
@@ -65,8 +85,36 @@ def repository(planned: Planned) -> Iterator[PlannedStage]:
     folder = planned.config.repository_dir
     action = planned.action(lambda stages: stages.repository(), folder)
     tokenizer = planned.folders["target"] / "tokenizer.json"
+    if planned.config.engine.backend == "pytorch":
+        note = "one model on the LLM API; trtllm-serve's options"
+        yield PlannedStage("model repository", None, folder, action, note=note)
+        return
     size = TOKENIZER_COPIES * tokenizer.stat().st_size if tokenizer.is_file() else None
-    yield PlannedStage("model repository", None, folder, action, (PlannedFile("tokenizer copies", size),))
+    files = (PlannedFile("tokenizer copies", size),)
+    if planned.config.engine.backend == "reference":
+        yield PlannedStage("model repository", None, folder, action, files)
+        return
+    commands, note = _launch_command(planned)
+    yield PlannedStage("model repository", None, folder, action, files, note, commands, "the server's start")
+
+
+def _launch_command(planned: Planned) -> tuple[tuple[tuple[str, ...], ...], str]:
+    """How the server with TensorRT engines is started, and why so."""
+    from trtspec.backends.tensorrt.machine import machine_for
+    from trtspec.triton.launch import planned_command
+    from trtspec.triton.plan import plan_tensorrt
+
+    target, draft = planned.facts["target"], planned.facts["draft"]
+    if target is None or draft is None:
+        return (), "no launch line: a model's sizes are not known"
+    try:
+        plan = plan_tensorrt(planned.config, {"target": target, "draft": draft}, machine_for(planned.config).version)
+    except TrtspecError as error:
+        return (), f"no launch line: {error}"
+    devices = plan["devices"]
+    command = planned_command(devices, str(planned.config.repository_dir), plan["ports"])
+    note = str(plan["memory"].get("note", ""))
+    return (command,), f"{devices.mode}: {devices.why}" + (f"; {note}" if note else "")
 
 
 PARTS: tuple[Part, ...] = (check, calibrations, checkpoints, engines, repository)

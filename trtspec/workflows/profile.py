@@ -17,11 +17,12 @@ from trtspec.hashing import HashMemo
 from trtspec.measurement.chat import ChatTemplate
 from trtspec.measurement.offline import OfflineAcceptance, measure
 from trtspec.measurement.profile_result import ProfileDocument, profile_path, write_profile
-from trtspec.measurement.profile_store import Unfinished, file_hashes, profile_key
+from trtspec.measurement.profile_store import Unfinished, profile_key
 from trtspec.measurement.profile_summary import Measured, build_profile, how
 from trtspec.measurement.prompts import Prompt, load_all
 from trtspec.measurement.reading import Setting, TokenPrompt
 from trtspec.measurement.tokens import TOKENIZER, Limits, PromptEncoder, token_prompts
+from trtspec.pairing.measured import file_hashes
 from trtspec.store import lock, read_manifest
 from trtspec.triton.plan import special_ids
 from trtspec.workflows.build import verdict_on

@@ -12,8 +12,7 @@ from trtspec.config import ModelSource, RunConfig
 from trtspec.errors import ConfigError, MissingError
 from trtspec.hashing import HashMemo
 from trtspec.measurement.profile_result import ProfileDocument, profiles_of, rule_of
-from trtspec.measurement.profile_store import file_hashes
-from trtspec.pairing.measured import Acceptance, Basis
+from trtspec.pairing.measured import Acceptance, Basis, file_hashes, sampling_of
 from trtspec.pairing.selection import Judged, Selection, judge, known_by, plain_row, rank, target_alone
 from trtspec.workflows.check import folders_of
 from trtspec.workflows.reporter import Reporter, Silent
@@ -140,11 +139,9 @@ class _Selecting:
 
 def _basis(document: ProfileDocument, config: RunConfig) -> tuple[Basis, tuple[float, float] | None] | None:
     """Acceptance for the rule that will be served, with its interval; None where it was not measured so."""
-    c, v = document.conditions, config.validation
-    greedy = v.temperature == 0.0 or v.top_k == 1
-    wanted = (0.0, 0, 1.0) if greedy else (v.temperature, v.top_k, v.top_p)
+    c = document.conditions
     found = document.at(c.k_max, rule_of(config))
-    if (c.temperature, c.top_k, c.top_p) != wanted or found is None or found.alpha is None:
+    if (c.temperature, c.top_k, c.top_p) != sampling_of(config) or found is None or found.alpha is None:
         return None
     shares = tuple(share for share in found.per_position if share is not None)
     alpha = found.alpha

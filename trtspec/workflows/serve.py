@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from trtspec.config import RunConfig
 from trtspec.errors import ConfigError, MissingError, context
 from trtspec.store import read_manifest, staleness
+from trtspec.versions import USE_CONTAINER
 from trtspec.workflows.build import Build
 
 if TYPE_CHECKING:
@@ -30,9 +32,35 @@ def serving_on(config: RunConfig, repository: Path, note: Callable[[str], None])
 
     log = config.report_dir / "server.log"
     with context(stage="serve"):
+        if config.engine.backend == "pytorch":
+            from trtspec.backends.pytorch import require_runtime
+
+            require_runtime(config)
+        how = _through_mpi(config, repository) if config.engine.backend == "tensorrt" else {}
         note(f"Starting Triton on {repository} (log: {log})")
-        with TritonServer.start(repository, config.serving, log) as server:
+        with TritonServer.start(repository, config.serving, log, **how) as server:
             yield server
+
+
+def _through_mpi(config: RunConfig, repository: Path) -> dict[str, Any]:
+    """How a server with TensorRT engines differs; MissingError without mpirun or TensorRT-LLM's backend."""
+    from trtspec.triton import launch
+    from trtspec.triton.installation import find_installation
+
+    binary = find_installation(config.serving.tritonserver).binary
+    missing = [] if shutil.which(launch.MPI[0]) else [f"no {launch.MPI[0]} on PATH"]
+    if not (binary.resolve().parent.parent / "backends" / "tensorrtllm").is_dir():
+        missing.append(f"no tensorrtllm backend beside {binary}")
+    if missing:
+        raise MissingError(
+            "this machine cannot serve TensorRT engines", found=", ".join(missing), fix=f"{USE_CONTAINER}; "
+            f"there, {repository / launch.SCRIPT} starts it too",
+        )  # fmt: skip
+    devices = launch.recorded(repository)
+    return {
+        "environment": launch.environment(devices),
+        "through": lambda words: launch.command(devices, lambda _: words),
+    }
 
 
 def current_repository(config: RunConfig, note: Callable[[str], None]) -> Path:
@@ -40,6 +68,8 @@ def current_repository(config: RunConfig, note: Callable[[str], None]) -> Path:
     folder = config.repository_dir
     if read_manifest(folder) is None:
         raise ConfigError("no repository was built here", where=folder, fix="run `trtspec build` first")
+    if config.engine.backend == "tensorrt":
+        _require_fit(config)
     try:
         build = Build.of(config)
     except (ConfigError, MissingError) as error:
@@ -51,3 +81,12 @@ def current_repository(config: RunConfig, note: Callable[[str], None]) -> Path:
     if stale:
         raise ConfigError(f"the repository is out of date: {stale}", where=folder, fix="run `trtspec build`")
     return folder
+
+
+def _require_fit(config: RunConfig) -> None:
+    """Engines of another GPU generation or TensorRT never load; said before anything is started."""
+    from trtspec.backends.tensorrt.fits import require_fit
+    from trtspec.backends.tensorrt.machine import detected
+
+    with context(stage="serve"):
+        require_fit(config, detected(config))

@@ -26,6 +26,7 @@ _WORDS = (
     "special_tokens_map.json",
     "added_tokens.json",
     "chat_template.jinja",
+    "chat_template.json",
     "generation_config.json",
 )
 
@@ -105,7 +106,7 @@ class Stages:
             "stage": "repository",
             "engines": {role: self.engine(role).key for role in ROLES},
             "tokenizer": self._hashes("target", _WORDS),
-            "pipeline settings": key_facts(plan_for(self.config, self.sources["target"])),
+            "pipeline settings": key_facts(plan_for(self.config, self.sources["target"], self.sources["draft"])),
         }
         return Stage("model repository", self.config.repository_dir, inputs, frozenset({POLICY_FILE}))
 
