@@ -8,6 +8,33 @@ from typing import Protocol
 from trtspec.config import Role, RunConfig
 
 
+class Watcher(Protocol):
+    """Whoever looks on while engines are built. Calls may come from several threads."""
+
+    def note(self, text: str) -> None:
+        """One line of news."""
+
+    def progress(self, title: str, done: int, total: int) -> None:
+        """`done` of `total` of the work named `title`; equal numbers end it."""
+
+    def cancelled(self) -> bool:
+        """True when builds should be ended at once."""
+
+
+class Unwatched:
+    """Nobody looks on."""
+
+    def note(self, text: str) -> None:
+        """Ignored."""
+
+    def progress(self, title: str, done: int, total: int) -> None:
+        """Ignored."""
+
+    def cancelled(self) -> bool:
+        """Never."""
+        return False
+
+
 class EngineBuilder(Protocol):
     """Turns one role's checkpoint into an engine folder."""
 
@@ -34,13 +61,13 @@ def planned_limits(config: RunConfig, role: Role) -> dict[str, object]:
     }
 
 
-def builder_for(config: RunConfig) -> EngineBuilder:
+def builder_for(config: RunConfig, watcher: Watcher | None = None) -> EngineBuilder:
     """The builder of `engine.backend`."""
     backend = config.engine.backend
     if backend == "tensorrt":
         from trtspec.backends.tensorrt import TensorRTBuilder
 
-        return TensorRTBuilder()
+        return TensorRTBuilder(watcher=watcher or Unwatched())
     if backend == "pytorch":
         from trtspec.backends.pytorch import PyTorchBuilder
 

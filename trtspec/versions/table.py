@@ -28,7 +28,7 @@ CONTAINER = PINNED[0].image
 """The first Triton image with the default version; :data:`PINNED` holds all of them."""
 USE_CONTAINER = f"use the Triton containers {PINNED[0].tag} - {PINNED[-1].tag} ({CONTAINER}), which hold {DEFAULT}"
 _UPGRADE = f"upgrade: {USE_CONTAINER}"
-_NEWER = f"{USE_CONTAINER}, or set engine.backend to pytorch"
+_NEWER = f"{USE_CONTAINER}, or set engine.backend to pytorch (`trtspec migrate` writes that configuration)"
 
 
 @dataclass(frozen=True)

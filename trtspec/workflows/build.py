@@ -194,7 +194,9 @@ class Build:
             try:
                 for done in [pool.submit(one, role) for role in roles]:
                     done.result()
-            except (KeyboardInterrupt, SystemExit):
+            except Exception:
+                raise
+            except BaseException:  # Ctrl-C or SIGTERM: leaving the pool waits for its threads, and a build takes hours
                 self.stop.set()
                 raise
 

@@ -94,27 +94,26 @@ def repository(planned: Planned) -> Iterator[PlannedStage]:
     if planned.config.engine.backend == "reference":
         yield PlannedStage("model repository", None, folder, action, files)
         return
-    commands, note = _launch_command(planned)
-    yield PlannedStage("model repository", None, folder, action, files, note, commands, "the server's start")
+    commands, note, runs = _launch_command(planned)
+    yield PlannedStage("model repository", None, folder, action, files, note, commands, runs)
 
 
-def _launch_command(planned: Planned) -> tuple[tuple[tuple[str, ...], ...], str]:
-    """How the server with TensorRT engines is started, and why so."""
+def _launch_command(planned: Planned) -> tuple[tuple[tuple[str, ...], ...], str, str]:
+    """How the server with TensorRT engines is started, a note, and why it is started so."""
     from trtspec.backends.tensorrt.machine import machine_for
     from trtspec.triton.launch import planned_command
     from trtspec.triton.plan import plan_tensorrt
 
     target, draft = planned.facts["target"], planned.facts["draft"]
     if target is None or draft is None:
-        return (), "no launch line: a model's sizes are not known"
+        return (), "no launch line: a model's sizes are not known", ""
     try:
         plan = plan_tensorrt(planned.config, {"target": target, "draft": draft}, machine_for(planned.config).version)
     except TrtspecError as error:
-        return (), f"no launch line: {error}"
+        return (), f"no launch line: {error}", ""
     devices = plan["devices"]
     command = planned_command(devices, str(planned.config.repository_dir), plan["ports"])
-    note = str(plan["memory"].get("note", ""))
-    return (command,), f"{devices.mode}: {devices.why}" + (f"; {note}" if note else "")
+    return (command,), str(plan["memory"].get("note", "")), f"to serve it; {devices.mode}: {devices.why}"
 
 
 PARTS: tuple[Part, ...] = (check, calibrations, checkpoints, engines, repository)
