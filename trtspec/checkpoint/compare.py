@@ -194,13 +194,15 @@ def _quantized(comparison: Comparison, name: str, rule: Rule, held: Stored) -> C
 
 
 def _copies(checkpoint: Checkpoint, name: str) -> str:
-    """What the merge throws away must be right as well: repeated key-value heads, and rows that pad a vocabulary."""
+    """What the merge throws away must be right as well: repeated key-value heads and biases, rows that pad."""
     pieces, config = checkpoint.pieces[name], checkpoint.config
     ranks, kv = len(pieces), int(config.get("num_key_value_heads") or config["num_attention_heads"])
     if ".attention.qkv." in name and ranks > kv:
         return _same_heads(pieces, int(config["num_attention_heads"]), kv)
     if name in ("lm_head.weight", "transformer.vocab_embedding.weight") and ranks > 1:
         return _zero_rows(pieces, int(config["vocab_size"]))
+    if name.endswith((".dense.bias", ".proj.bias")):
+        return _same_bias(pieces)
     return ""
 
 
@@ -212,6 +214,12 @@ def _same_heads(pieces: tuple[TensorInfo, ...], heads: int, kv: int) -> str:
         if any(other[begin:].tobytes() != same[0][begin:].tobytes() for other in same[1:]):
             return f"ranks {first} to {first + ranks // kv - 1} hold one key-value head, and their copies differ"
     return ""
+
+
+def _same_bias(pieces: tuple[TensorInfo, ...]) -> str:
+    """A row-parallel bias is whole on each rank: TensorRT-LLM adds it after the sum over them."""
+    first, *others = (_read(piece, 0, piece.elements).tobytes() for piece in pieces)
+    return "" if all(other == first for other in others) else "the ranks' copies of the bias differ"
 
 
 def _zero_rows(pieces: tuple[TensorInfo, ...], vocab_size: int) -> str:

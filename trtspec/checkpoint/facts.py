@@ -126,7 +126,7 @@ class ModelFacts:
             dense_bias=attention_bias if traits.dense_bias is None else traits.dense_bias,
             qk_norm=traits.qk_norm,
             moe=read_moe(keys, traits, layers),
-            attn_softcap=_optional(keys, "attn_logit_softcapping", traits.softcaps),
+            attn_softcap=_optional(keys, "attn_logit_softcapping", traits.attention_softcap),
             final_softcap=_optional(keys, "final_logit_softcapping", traits.softcaps),
             query_scalar=_optional(keys, "query_pre_attn_scalar", traits.softcaps),
             embed_scale=traits.gemma,

@@ -16,6 +16,15 @@ CONFIG_LIMIT = 16 << 20
 """Bytes a config.json may have; real ones have a few thousand."""
 
 
+def present(path: Path) -> bool:
+    """Whether something has this name, be it readable or a link to nothing. OSError: the folder may not be entered."""
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    return True
+
+
 def read_object(path: Path, *, limit: int = CONFIG_LIMIT, fix: str | None = None) -> dict[str, Any]:
     """The JSON object in `path`. ModelFileError: absent, unreadable, over `limit` bytes, or not one object."""
     return parse_object(read_bytes(path, limit=limit, fix=fix), path)
@@ -30,8 +39,12 @@ def read_bytes(path: Path, *, limit: int, fix: str | None = None) -> bytes:
             # Asking for what the file has: Python reserves as much as is asked for.
             data = file.read(min(limit, os.fstat(file.fileno()).st_size) + 1)
     except FileNotFoundError:
-        raise ModelFileError(ABSENT, where=path, fix=fix) from None
-    except (OSError, ValueError) as error:
+        # A link into an emptied cache is a broken model, not one without this file.
+        what = "a link to a file that is not there" if path.is_symlink() else ABSENT
+        raise ModelFileError(what, where=path, fix=fix) from None
+    except OSError as error:
+        raise ModelFileError(f"cannot be read: {error.strerror}", where=path) from None
+    except ValueError as error:
         raise ModelFileError(f"cannot be read: {error}", where=path) from None
     if len(data) > limit:
         raise ModelFileError("too large for a file of its kind", where=path, expected=f"at most {limit} bytes")

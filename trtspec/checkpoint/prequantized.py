@@ -130,7 +130,9 @@ def _compressed(block: Mapping[str, Any], path: Path) -> Scheme:
     if not isinstance(groups, dict) or len(groups) != 1:
         raise refused(path, "several kinds of layers", "one group for all linears")
     group = next(iter(groups.values()))
-    weights = group.get("weights") or {}
+    weights = group.get("weights") if isinstance(group, dict) else None
+    if not isinstance(weights, dict):
+        raise refused(path, "config_groups do not say how weights are stored", "an object `weights` in the group")
     inputs = group.get("input_activations")
     kind = (weights.get("type"), weights.get("num_bits"), weights.get("strategy"))
     if kind[:2] != ("float", 8) or kind[2] not in ("tensor", "channel") or weights.get("dynamic"):
@@ -148,7 +150,7 @@ def _compressed(block: Mapping[str, Any], path: Path) -> Scheme:
 
 
 def _awq(block: Mapping[str, Any], path: Path) -> Scheme:
-    if block.get("bits", block.get("w_bit")) != 4 or block.get("version", "gemm").lower() != "gemm":
+    if block.get("bits", block.get("w_bit")) != 4 or str(block.get("version", "gemm")).lower() != "gemm":
         raise refused(path, f"AWQ of {block.get('bits')} bits, version {block.get('version')}", "4 bits, version gemm")
     return Scheme(FORMATS["int4_rtn"], "awq", _group(block, path), None)
 

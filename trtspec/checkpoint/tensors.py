@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from trtspec.checkpoint.header import ITEM_BYTES, TensorInfo, read_header
-from trtspec.checkpoint.jsonfile import read_object
+from trtspec.checkpoint.jsonfile import present, read_object
 from trtspec.errors import ModelFileError
 
 SINGLE = "model.safetensors"
@@ -46,11 +46,11 @@ class TensorSource:
     def open(cls, folder: Path) -> TensorSource:
         """Headers of all files of the folder. ModelFileError: none, absent shard, index and headers disagree."""
         single, index = folder / SINGLE, folder / INDEX
-        if index.exists() and single.exists():
+        if present(index) and present(single):
             return cls._only_index(folder, index)
-        if index.exists():
+        if present(index):
             return cls._indexed(folder, _weight_map(index), index)
-        if single.exists():
+        if present(single):
             return cls(folder, (single,), SafetensorsFile.open(single).tensors)
         raise _no_weights(folder)
 
@@ -92,8 +92,8 @@ class TensorSource:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether the folder holds safetensors weights under the names transformers gives them."""
-    return (folder / SINGLE).exists() or (folder / INDEX).exists()
+    """Whether the folder holds safetensors weights under the names transformers gives them, be they readable or not."""
+    return present(folder / SINGLE) or present(folder / INDEX)
 
 
 def read_blocks(tensor: TensorInfo, block: int = BLOCK) -> Iterator[bytes]:

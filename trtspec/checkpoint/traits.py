@@ -34,7 +34,9 @@ class Traits:
     gemma: bool = False
     """Embeddings times sqrt(hidden size), norm weights plus one."""
     softcaps: bool = False
-    """Reads query_pre_attn_scalar, attn_logit_softcapping and final_logit_softcapping."""
+    """Reads query_pre_attn_scalar and final_logit_softcapping."""
+    attention_softcap: bool = False
+    """Reads attn_logit_softcapping. Gemma 3 has the key, but its attention does not obey it."""
     experts: str | None = None
     """Key of the number of experts, for a mixture of experts."""
     rope_aliases: Mapping[str, str] = field(default_factory=dict)
@@ -104,7 +106,7 @@ TRAITS: Mapping[str, Traits] = {
     "qwen3": Traits({"head_dim": 128, **_QWEN_WINDOW}, windows="upper", qk_norm=True),
     "qwen3_moe": Traits(_QWEN3_MOE, layer_types=False, qk_norm=True, experts="num_experts"),
     "gemma": Traits({**_GEMMA, "num_key_value_heads": 16}, windows="none", layer_types=False, gemma=True),
-    "gemma2": Traits(_GEMMA2, windows="pattern", window_pattern=2, gemma=True, softcaps=True),
+    "gemma2": Traits(_GEMMA2, windows="pattern", window_pattern=2, gemma=True, softcaps=True, attention_softcap=True),
     "gemma3_text": Traits(_GEMMA3_TEXT, windows="pattern", window_pattern=6, qk_norm=True, gemma=True, softcaps=True),
     "phi3": Traits(
         {"rms_norm_eps": 1e-5, "max_position_embeddings": 4096, "original_max_position_embeddings": 4096},

@@ -120,11 +120,71 @@ def test_require_accepts_known_torches(found: str, monkeypatch: pytest.MonkeyPat
     ReferenceBuilder().require(config())
 
 
-@pytest.mark.parametrize(
-    "target",
-    [{"quantization": {"weights": "fp8"}}, {"quantization": {"kv_cache": "int8"}}, {"parallelism": {"tensor": 2}}],
-)
-def test_require_refuses_what_it_cannot_run(target: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+QUANTIZED = {"quantization": {"weights": "fp8"}}
+CACHED = {"quantization": {"kv_cache": "int8"}}
+
+
+@pytest.mark.parametrize("target", [QUANTIZED, CACHED])
+@pytest.mark.parametrize(("dtype", "accepted"), [("auto", True), ("float32", True), ("bfloat16", False)])
+def test_quantized_models_are_emulated_in_float32(
+    target: dict[str, Any], dtype: str, accepted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.13.0")
-    with pytest.raises(ConfigError, match=r"pair\.target\."):
-        ReferenceBuilder().require(config(**target))
+    settings = config({"compute_dtype": dtype}, **target)
+    if accepted:
+        ReferenceBuilder().require(settings)
+        facts: Any = ReferenceBuilder().key_facts(settings, "target")
+        assert facts["reference"]["compute_dtype"] == "float32"
+        other: Any = ReferenceBuilder().key_facts(settings, "draft")
+        assert other["reference"]["compute_dtype"] == ("bfloat16" if dtype == "auto" else dtype)
+        return
+    with pytest.raises(ConfigError, match=r"pair\.target\.quantization.*auto or float32"):
+        ReferenceBuilder().require(settings)
+
+
+def test_parallel_checkpoints_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.metadata, "version", lambda name: "2.13.0")
+    ReferenceBuilder().require(config(parallelism={"tensor": 2, "pipeline": 2}))
+
+
+def rewrite(checkpoint: Path, **changes: Any) -> None:
+    (checkpoint / "config.json").write_text(json.dumps(MODEL | changes))
+
+
+def test_the_checkpoint_decides_what_is_emulated(checkpoint: Path, out: Path) -> None:
+    rewrite(checkpoint, quantization={"quant_algo": "FP8", "kv_cache_quant_algo": None})
+    with pytest.raises(ConfigError, match=r"FP8 with engine\.compute_dtype bfloat16"):
+        ReferenceBuilder().build(config({"compute_dtype": "bfloat16"}), "target", checkpoint, out)
+    assert not list(out.iterdir())
+    ReferenceBuilder().build(config(), "target", checkpoint, out)
+    assert EngineFolder.read(out).compute_dtype == "float32"
+
+
+def test_every_rank_is_linked(checkpoint: Path, out: Path) -> None:
+    rewrite(checkpoint, mapping={"world_size": 4, "tp_size": 2, "pp_size": 2})
+    for rank in (1, 2):
+        (checkpoint / f"rank{rank}.safetensors").write_bytes(b"weights")
+    with pytest.raises(ModelFileError, match=r"no such file.*rank3\.safetensors|rank3\.safetensors.*no such file"):
+        ReferenceBuilder().build(config(), "target", checkpoint, out)
+    assert not list(out.iterdir()), "nothing is linked before all are there"
+    (checkpoint / "rank3.safetensors").write_bytes(b"weights")
+    ReferenceBuilder().build(config(), "target", checkpoint, out)
+    assert sorted(p.name for p in out.glob("rank*")) == [f"rank{rank}.safetensors" for rank in range(4)]
+
+
+@pytest.mark.parametrize(
+    ("scaling", "limit"),
+    [
+        ({"rope_type": "yarn", "factor": 2.0}, 4096),
+        ({"rope_type": "dynamic", "factor": 1.5, "original_max_position_embeddings": 2048}, 3072),
+        ({"rope_type": "llama3", "factor": 8.0}, 2048),
+        ({"rope_type": "longrope", "factor": 8.0, "original_max_position_embeddings": 256}, 2048),
+    ],
+)
+def test_stretched_rope_allows_longer_sequences(
+    checkpoint: Path, out: Path, scaling: dict[str, Any], limit: int
+) -> None:
+    rewrite(checkpoint, rotary_scaling=scaling)
+    with pytest.raises(ConfigError, match=f"expected at most {limit}"):
+        ReferenceBuilder().build(config({"max_seq_len": limit + 1}), "target", checkpoint, out)
+    ReferenceBuilder().build(config({"max_seq_len": limit}), "target", checkpoint, out)

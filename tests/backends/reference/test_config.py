@@ -50,23 +50,10 @@ def test_defaults_are_tensorrt_llms(tmp_path: Path) -> None:
     assert (folder.cache_slots, folder.draft_window, folder.max_prompt_len) == (4, 5, 30)
 
 
-def test_parameters_are_those_of_one_step(tmp_path: Path) -> None:
-    model = EngineFolder.read(write(tmp_path)).model
-    per_layer = 64 * 32 + 32 * 32 + 3 * 48 * 32
-    assert model.parameters == 2 * per_layer + 50 * 32
-
-
 @pytest.mark.parametrize(
     ("key", "value", "words"),
     [
-        ("pretrained_config__architecture", "Qwen2ForCausalLM", "architecture"),
-        ("pretrained_config__hidden_act", "gelu", "hidden_act"),
-        ("pretrained_config__position_embedding_type", "alibi", "position_embedding_type"),
-        ("pretrained_config__qk_layernorm", True, "qk_layernorm"),
-        ("pretrained_config__quantization", {"quant_algo": "FP8"}, "quantization.quant_algo"),
-        ("pretrained_config__quantization", {"kv_cache_quant_algo": "INT8"}, "quantization.kv_cache_quant_algo"),
-        ("pretrained_config__mapping", {"world_size": 2}, "mapping.world_size"),
-        ("pretrained_config__rotary_embedding_dim", 4, "rotary_embedding_dim"),
+        ("pretrained_config__architecture", "FalconForCausalLM", "architecture"),
         ("pretrained_config__num_key_value_heads", 3, "heads do not fit"),
         ("pretrained_config__head_size", 7, "heads do not fit"),
         ("pretrained_config__num_hidden_layers", 0, "num_hidden_layers"),

@@ -20,24 +20,29 @@ def packed_or_skip(dtype: object) -> None:
 @pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 2e-2)])
 @pytest.mark.parametrize("rows", [1, 5, 40])
 @pytest.mark.parametrize("bias", [False, True])
-def test_products(kind: str, dtype: str, tolerance: float, rows: int, bias: bool) -> None:
+@pytest.mark.parametrize("gelu", [False, True])
+def test_products(kind: str, dtype: str, tolerance: float, rows: int, bias: bool, gelu: bool) -> None:
     t = getattr(torch, dtype)
     if kind == "mkldnn-prepacked":
         packed_or_skip(t)
     torch.manual_seed(0)
     x, fc, gate = (torch.randn(n, 24).to(t) for n in (rows, 32, 32))
     b = torch.randn(32).to(t) if bias else None
-    linear = linear_of(kind)  # type: ignore[arg-type]
+    linear = linear_of(kind, gelu)  # type: ignore[arg-type]
     a = torch.nn.functional.linear(x.double(), fc.double(), None if b is None else b.double())
     g = torch.nn.functional.linear(x.double(), gate.double(), None if b is None else b.double())
-    expected = torch.nn.functional.silu(a) * g
+    act = torch.nn.functional.gelu(a, approximate="tanh") if gelu else torch.nn.functional.silu(a)
+    expected = act * g
     with torch.inference_mode():
         w, v = linear.pack(fc), linear.pack(gate)
         for form in (linear, torch.jit.script(linear)):
             torch.testing.assert_close(form(x, w, b).double(), a, rtol=tolerance, atol=tolerance)
         torch.testing.assert_close(
-            linear.gated(x, w, b, v, b).double(), expected, rtol=5 * tolerance, atol=5 * tolerance
+            linear.gated(x, w, b, x, v, b).double(), expected, rtol=5 * tolerance, atol=5 * tolerance
         )
+        twice = linear.gated(x, w, b, 2 * x, v, None).double()  # the two factors may have inputs of their own
+        other = act * 2 * torch.nn.functional.linear(x.double(), gate.double())
+        torch.testing.assert_close(twice, other, rtol=5 * tolerance, atol=5 * tolerance)
 
 
 def test_kinds_are_what_they_say() -> None:
@@ -57,6 +62,19 @@ def test_operators_that_fail_are_not_chosen(fault: Exception, monkeypatch: pytes
 def test_operators_that_compute_something_else_are_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     packed_or_skip(torch.float32)
     monkeypatch.setattr(PackedLinear, "gated", lambda self, x, *_: torch.zeros(len(x), 32))
+    assert available_linear(torch.float32) == "torch-linear"
+
+
+@pytest.mark.parametrize("wrong", ["swish", "gelu"])
+def test_an_activation_that_differs_is_not_chosen(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    packed_or_skip(torch.float32)
+    right = PackedLinear.gated
+
+    def gated(self: PackedLinear, *inputs: object) -> object:
+        found = right(self, *inputs)  # type: ignore[arg-type]
+        return 2 * found if self.gelu == (wrong == "gelu") else found
+
+    monkeypatch.setattr(PackedLinear, "gated", gated)
     assert available_linear(torch.float32) == "torch-linear"
 
 

@@ -26,27 +26,54 @@ def folder(tmp_path: Path) -> EngineFolder:
     return EngineFolder.read(engine_folder(tmp_path / "e", oracle(0, attention_bias=True)))
 
 
-def read_all(folder: EngineFolder) -> list[Any]:
-    with open_weights(folder.weights, folder.model) as file:
-        return [file.embedding(), file.final_norm(), file.lm_head(), *(file.layer(i) for i in range(3))]
+def read(folder: EngineFolder) -> torch.Tensor:
+    with open_weights(folder.path, folder.model) as weights:
+        return weights.get(QKV, 64, 32)
+
+
+def file_of(folder: EngineFolder) -> Path:
+    return folder.path / "rank0.safetensors"
 
 
 def rewrite(folder: EngineFolder, **changes: Any) -> None:
-    found = load_file(folder.weights) | changes
-    save_file({name: tensor for name, tensor in found.items() if tensor is not None}, folder.weights)
+    found = load_file(file_of(folder)) | changes
+    save_file({name: tensor for name, tensor in found.items() if tensor is not None}, file_of(folder))
 
 
 def test_a_good_file(folder: EngineFolder) -> None:
-    layer = read_all(folder)[-1]
-    assert layer.qkv.shape == (64, 32)
-    assert layer.qkv_bias.shape == (64,)
-    assert layer.fc_bias is None
+    with open_weights(folder.path, folder.model) as weights:
+        assert weights.get(QKV, 64, 32).dtype == torch.float32
+        assert weights.has("lm_head.weight")
+        bias = weights.optional(QKV.replace("weight", "bias"), 64)
+        assert bias is not None
+        assert bias.shape == (64,)
+        assert weights.optional("transformer.layers.1.mlp.fc.bias", 48) is None
+        assert weights.tensors.inputs("transformer.layers.1.attention.qkv") is None
+        assert weights.tensors.cache_scale(1) == 1.0
 
 
-def test_tied_models_read_the_embedding_as_head(tmp_path: Path) -> None:
-    folder = EngineFolder.read(engine_folder(tmp_path / "e", oracle(0, tie_word_embeddings=True)))
-    embedding, _, head, *_ = read_all(folder)
-    assert torch.equal(embedding, head)
+def test_a_needed_bias_must_be_there(folder: EngineFolder) -> None:
+    with (
+        open_weights(folder.path, folder.model) as weights,
+        pytest.raises(ModelFileError, match=r"missing.*mlp\.fc\.bias \[48\]"),
+    ):
+        weights.optional("transformer.layers.1.mlp.fc.bias", 48, needed=True)
+
+
+def test_what_nobody_asked_for_is_named(folder: EngineFolder) -> None:
+    with open_weights(folder.path, folder.model) as weights:
+        for name in sorted(weights.tensors.names):
+            if name != QKV:
+                weights.get(name, *weights.tensors.get(name).shape)
+        with pytest.raises(ModelFileError, match=rf"no place.*found {QKV}\b"):
+            weights.finish()
+        weights.get(QKV, 64, 32)
+        weights.finish()
+
+
+def test_types_stay_as_they_are_stored(folder: EngineFolder) -> None:
+    rewrite(folder, **{QKV: torch.ones(64, 32, dtype=torch.bfloat16)})
+    assert read(folder).dtype == torch.bfloat16
 
 
 @pytest.mark.parametrize(
@@ -61,17 +88,17 @@ def test_tied_models_read_the_embedding_as_head(tmp_path: Path) -> None:
 def test_tensors_that_do_not_fit(folder: EngineFolder, change: Any, words: str) -> None:
     rewrite(folder, **{QKV: change})
     with pytest.raises(ModelFileError, match=words):
-        read_all(folder)
+        read(folder)
 
 
 def test_a_truncated_file(folder: EngineFolder) -> None:
-    data = folder.weights.read_bytes()
-    folder.weights.write_bytes(data[: len(data) // 2])
+    data = file_of(folder).read_bytes()
+    file_of(folder).write_bytes(data[: len(data) // 2])
     with pytest.raises(ModelFileError, match="not a readable safetensors file"):
-        read_all(folder)
+        read(folder)
 
 
 def test_no_file(folder: EngineFolder) -> None:
-    folder.weights.unlink()
+    file_of(folder).unlink()
     with pytest.raises(ModelFileError, match="no such file"):
-        read_all(folder)
+        read(folder)

@@ -32,20 +32,9 @@ class ReferenceBuilder:
         """Raises MissingError without a usable torch; ConfigError for what this backend cannot do."""
         _require_torch()
         for role in ("target", "draft"):
-            source = config.pair[role]
-            if source.quantization.weights != "none" or source.quantization.kv_cache != "auto":
-                raise ConfigError(
-                    "the reference backend runs unquantized models only",
-                    where=f"pair.{role}.quantization",
-                    fix="remove it, or choose another engine.backend",
-                )
-            if source.parallelism.world_size != 1:
-                raise ConfigError(
-                    "the reference backend runs on one rank",
-                    where=f"pair.{role}.parallelism",
-                    found=source.parallelism.world_size,
-                    expected="1",
-                )
+            quantized = _quantized(config, role)
+            if quantized and config.engine.compute_dtype == "bfloat16":
+                raise _bfloat16(f"pair.{role}.quantization", quantized)
 
     def key_facts(self, config: RunConfig, role: Role) -> dict[str, object]:
         """Limits, arithmetic, format."""
@@ -53,11 +42,14 @@ class ReferenceBuilder:
             "backend": self.name,
             "format": FORMAT,
             "build": _build_config(config, role),
-            "reference": _reference(config),
+            "reference": _reference(config, bool(_quantized(config, role))),
         }
 
     def build(self, config: RunConfig, role: Role, checkpoint: Path, out: Path) -> None:
-        """Write config.json and rank0.safetensors (a hard link to the checkpoint's; a copy across file systems)."""
+        """Write config.json and a file per rank (hard links to the checkpoint's; copies across file systems).
+
+        Ranks stay apart on disk and are merged when the engine is opened, as quantized weights are dequantized then.
+        """
         pretrained = checkpoint / "config.json"
         model = read_model_config(pretrained)
         if config.engine.max_seq_len > model.max_positions:
@@ -67,13 +59,18 @@ class ReferenceBuilder:
                 found=config.engine.max_seq_len,
                 expected=f"at most {model.max_positions}",
             )
+        if model.emulated and config.engine.compute_dtype == "bfloat16":
+            raise _bfloat16(pretrained, model.quant_algo or f"{model.cache_algo} cache")
+        files = [checkpoint / f"rank{rank}.safetensors" for rank in range(model.ranks)]
+        _check_files(files)
         document = {
             "version": __version__,
             "pretrained_config": json.loads(pretrained.read_text(encoding="utf-8")),
             "build_config": _build_config(config, role),
-            "reference": _reference(config),
+            "reference": _reference(config, model.emulated),
         }
-        _link(checkpoint / "rank0.safetensors", out / "rank0.safetensors")
+        for file in files:
+            _link(file, out / file.name)
         (out / "config.json").write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
 
 
@@ -101,16 +98,34 @@ def _build_config(config: RunConfig, role: Role) -> dict[str, Any]:
     }
 
 
-def _reference(config: RunConfig) -> dict[str, Any]:
+def _reference(config: RunConfig, emulated: bool) -> dict[str, Any]:
+    """`emulated`: the checkpoint is quantized; then `auto` is float32, which holds its rounded values exactly."""
     dtype = config.engine.compute_dtype
+    automatic = "float32" if emulated else "bfloat16"
     return {
-        "compute_dtype": "bfloat16" if dtype == "auto" else dtype,
+        "compute_dtype": automatic if dtype == "auto" else dtype,
         "max_prompt_len": config.engine.max_input_len,
         # Twice the batch, so that conversations between two calls keep their cache while others run.
         "cache_slots": 2 * config.engine.max_batch_size,
         # One round's drafts and the target's own token may differ between two calls of one conversation.
         "draft_window": config.speculation.max_draft_len + 1,
     }
+
+
+def _quantized(config: RunConfig, role: Role) -> str:
+    """What the role's checkpoint will be quantized to, in the configuration's words; empty for nothing."""
+    wanted = config.pair[role].quantization
+    named = {"weights": (wanted.weights, "none"), "kv_cache": (wanted.kv_cache, "auto")}
+    return ", ".join(f"{key} {value}" for key, (value, off) in named.items() if value != off)
+
+
+def _bfloat16(where: str | Path, found: str) -> ConfigError:
+    return ConfigError(
+        "quantized models are emulated in float32",
+        where=where,
+        found=f"{found} with engine.compute_dtype bfloat16",
+        fix="set engine.compute_dtype to auto or float32",
+    )
 
 
 def _require_torch() -> None:
@@ -126,9 +141,13 @@ def _require_torch() -> None:
         )
 
 
+def _check_files(files: list[Path]) -> None:
+    for file in files:
+        if not file.is_file():
+            raise ModelFileError("no such file", where=file, expected="the checkpoint's weights")
+
+
 def _link(source: Path, to: Path) -> None:
-    if not source.is_file():
-        raise ModelFileError("no such file", where=source, expected="the checkpoint's weights")
     try:
         os.link(source, to)
     except OSError as error:

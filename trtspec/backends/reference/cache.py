@@ -1,7 +1,8 @@
 """The static key/value cache: [layer][keys or values, slot, kv head, position, head size], float32.
 
 A sequence's position is an integer kept by its owner; moving back means writing at a smaller one. Memory is
-reserved, not touched: the system backs only the pages that sequences reach.
+reserved, not touched: the system backs only the pages that sequences reach. Layers with a sliding window keep all
+positions too; the window is in their mask.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from trtspec.backends.reference.attention import LEAST_KEYS
 from trtspec.backends.reference.config import ModelConfig
-from trtspec.backends.reference.forward import LEAST_KEYS
 from trtspec.errors import MissingError
 
 

@@ -13,7 +13,8 @@ import torch
 from trtspec.backends.reference.cache import KVCache
 from trtspec.backends.reference.config import EngineConfig, EngineFolder, LinearKind
 from trtspec.backends.reference.linear import available_linear
-from trtspec.backends.reference.model import DTYPES, Feed, Llama
+from trtspec.backends.reference.longrope import past
+from trtspec.backends.reference.model import DTYPES, Feed, Model
 from trtspec.backends.reference.slots import Slot, SlotPool
 
 
@@ -28,7 +29,7 @@ class Core:
             threads = torch.get_num_threads() if folder.model.memory_bound else 1
         with torch.inference_mode():
             cache = KVCache(folder.model, folder.cache_slots, folder.max_seq_len)
-            self.model = Llama(folder.model, folder.weights, folder.compute_dtype, kind, cache)
+            self.model = Model(folder.model, folder.path, folder.compute_dtype, kind, cache)
         self.config = EngineConfig(
             max_batch_size=folder.max_batch_size,
             max_input_len=folder.max_input_len,
@@ -48,9 +49,14 @@ class Core:
         self.reused = 0
         self.batch_sizes: Counter[int] = Counter()
 
+    @property
+    def boundary(self) -> int | None:
+        """Length beyond which sequences are turned by longrope's long set; None for other models."""
+        return self.model.boundary
+
     def admit(self, ids: Sequence[int], reuse: bool = True) -> tuple[Slot, int] | None:
         """A slot for a sequence beginning with `ids`, and how many of them are cached in it; None when all are busy."""
-        lease = self.pool.acquire(ids)
+        lease = self.pool.acquire(ids, past(self.boundary, len(ids)))
         if lease is None:
             return None
         if lease.copy_from is not None:
@@ -67,4 +73,5 @@ class Core:
     def step(self, feeds: Sequence[Feed]) -> npt.NDArray[np.float32]:
         """One forward pass; logits of the wanted tokens."""
         self.batch_sizes[len(feeds)] += 1
-        return self.model.step(feeds)
+        long = () if self.boundary is None else [slot.number for slot in self.pool.slots if slot.long]
+        return self.model.step(feeds, long)

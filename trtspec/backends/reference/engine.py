@@ -36,5 +36,5 @@ class ReferenceEngine(Worker[Running]):
         return (self._core,)
 
     def _advance(self, running: list[Running]) -> None:
-        for run, _, update in run_step(self._core, plan_step(running)):
+        for run, _, update in run_step(self._core, plan_step(running, self._core.boundary)):
             self._report(run.running, update)

@@ -2,7 +2,8 @@
 
 On small models a step is some two hundred tiny operations, and Python's share of each is as large as its work;
 compiled, that share halves. The same code runs uncompiled where TorchScript cannot take it. Buffers are made once per
-step and used by every layer, because an allocation costs as much as a small operation.
+step and used by every layer, because an allocation costs as much as a small operation. What only some families do is
+behind Final flags: TorchScript leaves out the branch that is not taken, so that a plain model pays nothing for it.
 """
 
 import warnings
@@ -11,23 +12,8 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from trtspec.backends.reference.linear import Linear
-
-# A token's logits must be the same bits whether it is computed alone, in a verify run, beside others or after reuse, so
-# that speculation changes no token even in bfloat16. Matrix libraries have other kernels, which round differently, for
-# very small products, and cut long sums at places that depend on the length; these three keep all products on one path.
-LEAST_ROWS: Final[int] = 4
-"""Products with keys and values of fewer rows are padded to this many. For those with weights see `linear_rows`."""
-BLOCK: Final[int] = 128
-"""Attention sums values over blocks of so many positions."""
-LEAST_KEYS: Final[int] = 16
-"""A block covers at least this many positions; those not seen yet are masked."""
-
-
-def covered(seen: int) -> int:
-    """Cached positions that attention covers for a run that sees `seen` of them."""
-    rest = seen % BLOCK
-    return seen - rest + LEAST_KEYS if 0 < rest < LEAST_KEYS else seen
+from trtspec.backends.reference.attention import Attention
+from trtspec.backends.reference.products import Products
 
 
 def linear_rows(dtype: torch.dtype, memory_bound: bool) -> int:
@@ -42,52 +28,88 @@ def linear_rows(dtype: torch.dtype, memory_bound: bool) -> int:
 
 
 class Forward(nn.Module):  # type: ignore[misc]
-    """Weights and cache of a Llama; the residual stream, attention and cache are float32, linears have their own type.
+    """Weights and cache of a decoder; the residual stream, attention and cache are float32, products have their type.
 
-    Lists hold, per layer: norms (input, post), weights and biases (qkv, dense, fc, gate, proj), one cache tensor
-    [keys or values, slot, kv head, position, head size].
+    Lists hold, per layer: norms (before attention, before the FFN; with `inter_norms` also after each: input, after
+    attention, before the FFN, after it), two products (qkv, dense; behind the last layer's, the head), one cache
+    tensor [keys or values, slot, kv head, position, head size], its kind. A kind has a table of rotations and a mask
+    for each run: with or without a sliding window. `head_weights` norm queries and keys head by head.
     """
 
     embedding: Tensor
-    rotations: Tensor
+    rotations: list[Tensor]
+    kinds: list[int]
     norms: list[Tensor]
-    weights: list[Tensor]
-    biases: list[Tensor | None]
+    head_weights: list[Tensor]
     caches: list[Tensor]
+    cache_scales: list[Tensor]
     final_norm: Tensor
-    head: Tensor
     floor: Tensor
+    head_floor: Tensor
     head_rows: Tensor
     heads: int
     kv_heads: int
     head_size: int
     linear_rows: int
-    least_rows: int
-    block: int
+    score_rows: int
+    cap: float
+    several_kinds: Final[bool]
+    norms_each: Final[int]
+    inter_norms: Final[bool]
+    head_norms: Final[bool]
+    capped: Final[bool]
+    fp8_cache: Final[bool]
+    int8_cache: Final[bool]
 
-    def __init__(self, linear: Linear) -> None:
+    def __init__(
+        self,
+        products: Products,
+        attention: Attention,
+        ffn: nn.Module,
+        several_kinds: bool = False,
+        inter_norms: bool = False,
+        head_norms: bool = False,
+        softcap: float | None = None,
+        cache_algo: str | None = None,
+    ) -> None:
         super().__init__()
-        self.linear = linear
-        self.least_rows, self.block = LEAST_ROWS, BLOCK
+        self.products, self.attention, self.ffn = products, attention, ffn
+        self.heads, self.kv_heads, self.head_size = attention.heads, attention.kv_heads, attention.head_size
+        self.score_rows = max(attention.group, attention.least_rows)
+        self.several_kinds, self.inter_norms, self.head_norms = several_kinds, inter_norms, head_norms
+        self.norms_each = 4 if inter_norms else 2
+        self.capped, self.cap = softcap is not None, softcap or 0.0
+        self.fp8_cache, self.int8_cache = cache_algo == "FP8", cache_algo == "INT8"
+        self.rotations, self.kinds, self.norms, self.head_weights = [], [], [], []
+        self.caches, self.cache_scales = [], []
+        self.head_floor = torch.empty(0)
 
-    def norm(self, x: Tensor, weight: Tensor, out: Tensor) -> Tensor:
+    def norm(self, x: Tensor, weight: Tensor, floor: Tensor, out: Tensor) -> Tensor:
         """RMS norm as w'·x / hypot(|x|, sqrt(eps·H)) with w' = sqrt(H)·w: fewer passes than mean, add, rsqrt."""
-        length = torch.linalg.vector_norm(x, 2.0, [-1], True).hypot_(self.floor)
+        length = torch.linalg.vector_norm(x, 2.0, [-1], True).hypot_(floor)
         return torch.div(x.mul(weight), length, out=out)
 
     def forward(
-        self, plan: Tensor, lengths: list[int], slots: list[int], covers: list[int], masks: list[Tensor], wanted: Tensor
+        self,
+        plan: Tensor,
+        lengths: list[int],
+        slots: list[int],
+        covers: list[int],
+        masks: list[list[Tensor]],
+        wanted: Tensor,
     ) -> Tensor:
         """[wanted, vocab] float32 logits.
 
-        `plan` [3, tokens]: token ids, positions, first cache rows. `lengths`, `slots`, `covers`, `masks`: for every
-        run of tokens its length, its slot, the cached positions it covers (see `covered`), and its mask, empty for
-        one token that sees all that it covers. `wanted`: rows of the stacked tokens; empty = all.
+        `plan` [3, tokens]: token ids, rows of the rotation tables, first cache rows. `lengths`, `slots`, `covers` and
+        `masks` (for each kind) as in :meth:`Attention.forward`. `wanted`: rows of the stacked tokens; empty = all.
         """
-        tokens, positions, rows = plan.unbind(0)
+        tokens, turns, rows = plan.unbind(0)
         n, size, kind = tokens.shape[0], self.head_size, self.embedding.dtype
         x = self.embedding.index_select(0, tokens).float()
-        rotation = self.rotations.index_select(0, positions).unsqueeze(1)
+        rotation, mask = self.rotations[0].index_select(0, turns).unsqueeze(1), masks[0]
+        rotations = [rotation]
+        if self.several_kinds:
+            rotations = [table.index_select(0, turns).unsqueeze(1) for table in self.rotations]
         cache_rows = (rows.unsqueeze(1) + self.head_rows).view(-1)
         turned = self.heads + self.kv_heads
         qkv = torch.empty(n, turned + self.kv_heads, size)
@@ -98,101 +120,51 @@ class Forward(nn.Module):  # type: ignore[misc]
         normed = torch.zeros(max(n, self.linear_rows), x.shape[1], dtype=kind)
         attended = torch.zeros(max(n, self.linear_rows), flat_mixed.shape[1], dtype=kind)
         added = torch.empty_like(x)
-        padded = torch.zeros(2, n, self.kv_heads, max(self.heads // self.kv_heads, self.least_rows), size)
+        padded = torch.zeros(2, n, self.kv_heads, self.score_rows, size)
         for i, cache in enumerate(self.caches):
-            w, b = 5 * i, self.biases
-            self.norm(x, self.norms[2 * i], normed[:n])
-            flat_qkv.copy_(self.linear(normed, self.weights[w], b[w])[:n])
+            if self.several_kinds:
+                rotation, mask = rotations[self.kinds[i]], masks[self.kinds[i]]
+            self.norm(x, self.norms[self.norms_each * i], self.floor, normed[:n])
+            flat_qkv.copy_(self.products(normed, 2 * i)[:n])
+            if self.head_norms:
+                self.norm_heads(qkv.narrow(1, 0, turned), i)
             pairs.mul_(rotation)
+            if self.fp8_cache or self.int8_cache:
+                fresh.copy_(self.rounded(fresh, self.cache_scales[i]))
             cache.view(-1, size).index_copy_(0, cache_rows, fresh.reshape(-1, size))
-            if min(lengths) == 1:
-                self.attend_single(queries, mixed, cache, padded, lengths, slots, covers, masks)
-            if max(lengths) > 1:
-                self.attend_longer(queries, mixed, cache, lengths, slots, covers, masks)
+            self.attention(queries, mixed, cache, padded, lengths, slots, covers, mask)
             if i == len(self.caches) - 1 and wanted.shape[0] > 0:  # above the last cache only these rows matter
                 n = wanted.shape[0]
                 x, flat_mixed = x.index_select(0, wanted), flat_mixed.index_select(0, wanted)
                 normed, attended = normed[: max(n, self.linear_rows)], attended[: max(n, self.linear_rows)]
                 added = added[:n]
             attended[:n].copy_(flat_mixed)
-            x.add_(added.copy_(self.linear(attended, self.weights[w + 1], b[w + 1])[:n]))
-            self.norm(x, self.norms[2 * i + 1], normed[:n])
-            wide = self.linear.gated(normed, self.weights[w + 2], b[w + 2], self.weights[w + 3], b[w + 3])
-            x.add_(added.copy_(self.linear(wide, self.weights[w + 4], b[w + 4])[:n]))
-        self.norm(x, self.final_norm, normed[:n])
-        return self.linear(normed, self.head, None)[:n].float()
+            self.add(x, added, self.products(attended, 2 * i + 1), n, self.norms_each * i + 1)
+            self.norm(x, self.norms[self.norms_each * i + self.norms_each // 2], self.floor, normed[:n])
+            self.add(x, added, self.ffn(normed, n, i), n, self.norms_each * i + 3)
+        self.norm(x, self.final_norm, self.floor, normed[:n])
+        logits = self.products(normed, 2 * len(self.caches))[:n].float()
+        if self.capped:
+            logits = logits.div_(self.cap).tanh_().mul_(self.cap)
+        return logits
 
-    def attend_single(
-        self,
-        queries: Tensor,
-        mixed: Tensor,
-        cache: Tensor,
-        padded: Tensor,
-        lengths: list[int],
-        slots: list[int],
-        covers: list[int],
-        masks: list[Tensor],
-    ) -> None:
-        """Runs of one token. Query heads that share a key head are rows of one product, so keys are never repeated."""
-        group = self.heads // self.kv_heads
-        keys, values = cache.transpose(3, 4).select(0, 0), cache.select(0, 1)
-        asked, answered = padded.select(0, 0), padded.select(0, 1)
-        asked.narrow(2, 0, group).copy_(queries.unflatten(1, [self.kv_heads, group]))
-        begin = 0
-        for run, length in enumerate(lengths):
-            if length == 1:
-                q, key = asked.select(0, begin), keys.select(0, slots[run])
-                if masks[run].shape[0] > 0:
-                    scores = torch.baddbmm(masks[run][: q.shape[1]], q, key.narrow(2, 0, covers[run]))
-                else:
-                    scores = torch.bmm(q, key.narrow(2, 0, covers[run]))
-                self.mix(scores, values.select(0, slots[run]), answered.select(0, begin))
-            begin += length
-        mixed.unflatten(1, [self.kv_heads, group]).copy_(answered.narrow(2, 0, group))
+    def add(self, x: Tensor, added: Tensor, made: Tensor, n: int, norm: int) -> None:
+        """Add the first n rows of `made` to the residual stream, with `inter_norms` normed by that norm."""
+        added.copy_(made[:n])
+        if self.inter_norms:
+            self.norm(added, self.norms[norm], self.floor, added)
+        x.add_(added)
 
-    def attend_longer(
-        self,
-        queries: Tensor,
-        mixed: Tensor,
-        cache: Tensor,
-        lengths: list[int],
-        slots: list[int],
-        covers: list[int],
-        masks: list[Tensor],
-    ) -> None:
-        """Runs of several tokens, neighbours of one length rearranged together. Mask rows: (query head, token)."""
-        group, size = self.heads // self.kv_heads, self.head_size
-        keys, values = cache.transpose(3, 4).select(0, 0), cache.select(0, 1)
-        run, begin = 0, 0
-        while run < len(lengths):
-            length, count = lengths[run], 1
-            while run + count < len(lengths) and lengths[run + count] == length:
-                count += 1
-            if length > 1:
-                rows = group * length
-                split = [count, length, self.kv_heads, group, size]
-                q = queries.narrow(0, begin, count * length).reshape(split).permute(0, 2, 3, 1, 4)
-                q = q.reshape(count, self.kv_heads, rows, size)
-                if rows < self.least_rows:
-                    q = torch.nn.functional.pad(q, [0, 0, 0, self.least_rows - rows])
-                result = torch.empty_like(q)
-                for i in range(count):
-                    key = keys.select(0, slots[run + i]).narrow(2, 0, covers[run + i])
-                    scores = torch.baddbmm(masks[run + i][: q.shape[2]], q.select(0, i), key)
-                    self.mix(scores, values.select(0, slots[run + i]), result.select(0, i))
-                result = result.narrow(2, 0, rows).unflatten(2, [group, length]).permute(0, 3, 1, 2, 4)
-                mixed.narrow(0, begin, count * length).view(split).copy_(result)
-            run, begin = run + count, begin + count * length
+    def norm_heads(self, heads: Tensor, layer: int) -> None:
+        """RMS norm of each query and key; `heads` [tokens, queries and keys, size], in place."""
+        self.norm(heads, self.head_weights[layer], self.head_floor, heads)
 
-    def mix(self, scores: Tensor, values: Tensor, out: Tensor) -> None:
-        """`out` = softmax(scores) · values, summed in blocks of fixed positions."""
-        weights = torch.softmax(scores, -1)
-        covered = weights.shape[2]
-        first = min(covered, self.block)
-        torch.bmm(weights.narrow(2, 0, first), values.narrow(1, 0, first), out=out)
-        for at in range(self.block, covered, self.block):
-            count = min(self.block, covered - at)
-            out.baddbmm_(weights.narrow(2, at, count), values.narrow(1, at, count))
+    def rounded(self, fresh: Tensor, scale: Tensor) -> Tensor:
+        """Keys and values [tokens, 2 · kv heads, size] as an 8-bit cache holds them; `scale` [2 · kv heads, 1]."""
+        codes = fresh.div(scale)
+        if self.fp8_cache:
+            return codes.clamp_(-448.0, 448.0).to(torch.float8_e4m3fn).float().mul_(scale)
+        return codes.round_().clamp_(-128.0, 127.0).mul_(scale)
 
 
 def compiled(forward: Forward) -> tuple[Forward, bool]:

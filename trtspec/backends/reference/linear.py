@@ -4,6 +4,8 @@ The packed form avoids re-laying the weights out on every call: on CPUs it costs
 it keeps a step over several tokens almost as cheap as one over a single token, which speculation lives on.
 """
 
+from typing import Final
+
 import torch
 from torch import Tensor, nn
 
@@ -11,7 +13,14 @@ from trtspec.backends.reference.config import LinearKind
 
 
 class Linear(nn.Module):  # type: ignore[misc]
-    """F.linear. TorchScript compiles `forward`."""
+    """F.linear. TorchScript compiles `forward` and `gated`; a Final flag decides which branch of it exists at all."""
+
+    gelu: Final[bool]
+
+    def __init__(self, gelu: bool = False) -> None:
+        """`gelu`: the activation of `gated` is gelu in its tanh form; else silu."""
+        super().__init__()
+        self.gelu = gelu
 
     def pack(self, weight: Tensor) -> Tensor:
         """`weight` [out, in] in the form that `forward` wants."""
@@ -21,10 +30,16 @@ class Linear(nn.Module):  # type: ignore[misc]
         """[rows, in] -> [rows, out], in the weight's dtype."""
         return torch.nn.functional.linear(x, weight, bias)
 
-    def gated(self, x: Tensor, fc: Tensor, fc_bias: Tensor | None, gate: Tensor, gate_bias: Tensor | None) -> Tensor:
-        """silu(fc(x)) · gate(x)"""
+    def gated(
+        self, x: Tensor, fc: Tensor, fc_bias: Tensor | None, y: Tensor, gate: Tensor, gate_bias: Tensor | None
+    ) -> Tensor:
+        """act(fc(x)) · gate(y); `y` is `x` unless the two round their inputs each in its own way."""
         linear = torch.nn.functional.linear
-        return torch.nn.functional.silu(linear(x, fc, fc_bias)).mul_(linear(x, gate, gate_bias))
+        if self.gelu:
+            act = torch.nn.functional.gelu(linear(x, fc, fc_bias), approximate="tanh")
+        else:
+            act = torch.nn.functional.silu(linear(x, fc, fc_bias))
+        return act.mul_(linear(y, gate, gate_bias))
 
 
 class PackedLinear(Linear):
@@ -41,17 +56,20 @@ class PackedLinear(Linear):
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, weight, bias, "none", nothing, "")
         return out
 
-    def gated(self, x: Tensor, fc: Tensor, fc_bias: Tensor | None, gate: Tensor, gate_bias: Tensor | None) -> Tensor:
-        """silu(fc(x)) · gate(x); both are fused into the products, where torch's bfloat16 silu would cost as much."""
+    def gated(
+        self, x: Tensor, fc: Tensor, fc_bias: Tensor | None, y: Tensor, gate: Tensor, gate_bias: Tensor | None
+    ) -> Tensor:
+        """act(fc(x)) · gate(y); both are fused into the products, where torch's bfloat16 silu would cost as much."""
         nothing: list[int | float | complex | None] = []
-        act: Tensor = torch.ops.mkldnn._linear_pointwise(x, fc, fc_bias, "swish", nothing, "")
-        out: Tensor = torch.ops.mkldnn._linear_pointwise(x, act, gate, gate_bias, "mul")
+        name, form = ("gelu", "tanh") if self.gelu else ("swish", "")
+        act: Tensor = torch.ops.mkldnn._linear_pointwise(x, fc, fc_bias, name, nothing, form)
+        out: Tensor = torch.ops.mkldnn._linear_pointwise(y, act, gate, gate_bias, "mul")
         return out
 
 
-def linear_of(kind: LinearKind) -> Linear:
-    """The product of that kind."""
-    return PackedLinear() if kind == "mkldnn-prepacked" else Linear()
+def linear_of(kind: LinearKind, gelu: bool = False) -> Linear:
+    """The product of that kind, gated by gelu (tanh form) or silu."""
+    return PackedLinear(gelu) if kind == "mkldnn-prepacked" else Linear(gelu)
 
 
 def available_linear(dtype: torch.dtype) -> LinearKind:
@@ -62,13 +80,16 @@ def available_linear(dtype: torch.dtype) -> LinearKind:
         return "torch-linear"
     weight = torch.linspace(-1, 1, 32 * 16).reshape(32, 16).to(dtype)
     probe = torch.linspace(-1, 1, 3 * 16).reshape(3, 16).to(dtype)
-    linear = PackedLinear()
+    silu, gelu = PackedLinear(), PackedLinear(gelu=True)
     try:
-        packed = linear.pack(weight)
-        plain, gated = linear(probe, packed, None), linear.gated(probe, packed, None, packed, None)
+        packed = silu.pack(weight)
+        plain = silu(probe, packed, None)
+        gated = [linear.gated(probe, packed, None, probe, packed, None) for linear in (silu, gelu)]
     except (RuntimeError, AttributeError, TypeError):  # private operators: any torch may lack or change them
         return "torch-linear"
     product = torch.nn.functional.linear(probe.float(), weight.float())
+    acts = torch.nn.functional.silu(product), torch.nn.functional.gelu(product, approximate="tanh")
     same = torch.allclose(plain.float(), product, rtol=0.02, atol=0.05)
-    same &= torch.allclose(gated.float(), torch.nn.functional.silu(product) * product, rtol=0.02, atol=0.1)
+    for found, act in zip(gated, acts, strict=True):
+        same &= torch.allclose(found.float(), act * product, rtol=0.02, atol=0.1)
     return "mkldnn-prepacked" if same else "torch-linear"

@@ -1,4 +1,4 @@
-"""Llama on the TensorRT-LLM layout: one forward pass over a ragged batch of token runs.
+"""A decoder on the TensorRT-LLM layout: one forward pass over a ragged batch of token runs.
 
 All tokens of a step are stacked for the linears; attention runs sequence by sequence over exactly its own cache, which
 costs a CPU no more than a padded batch and makes a sequence's result independent of its neighbours.
@@ -6,8 +6,7 @@ costs a CPU no more than a padded batch and makes a sequence's result independen
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
@@ -17,12 +16,12 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from trtspec.backends.reference.attention import LEAST_KEYS, LEAST_ROWS, covered
 from trtspec.backends.reference.cache import KVCache
 from trtspec.backends.reference.config import ComputeDtype, LinearKind, ModelConfig
-from trtspec.backends.reference.forward import LEAST_KEYS, LEAST_ROWS, Forward, compiled, covered, linear_rows
-from trtspec.backends.reference.linear import linear_of
-from trtspec.backends.reference.rope import interleave, rotations
-from trtspec.backends.reference.weights import LayerWeights, WeightFile, open_weights
+from trtspec.backends.reference.forward import compiled
+from trtspec.backends.reference.frequencies import Rope
+from trtspec.backends.reference.loader import layer_kinds, load_forward
 
 DTYPES: dict[ComputeDtype, torch.dtype] = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 KEPT_MASKS = 33
@@ -39,66 +38,70 @@ class Feed:
     wanted: int
 
 
-class Llama:
+class Model:
     """The model with its cache. Not thread-safe: one thread steps it."""
 
     def __init__(
-        self, config: ModelConfig, weights: Path, dtype: ComputeDtype, kind: LinearKind, cache: KVCache
+        self, config: ModelConfig, folder: Path, dtype: ComputeDtype, kind: LinearKind, cache: KVCache
     ) -> None:
         self.config, self.cache = config, cache
+        self.boundary = Rope.of(config, folder).boundary
+        """longrope: longer sequences are turned by another set; None for other models"""
         self._group = config.heads // config.kv_heads
-        self._masks: dict[int, Tensor] = {}
+        self._windows = [window for window, _ in layer_kinds(config)]
+        self._masks: dict[tuple[int, int | None], Tensor] = {}
         self._unused = torch.empty(0)
         self._all = torch.empty(0, dtype=torch.long)
-        forward = Forward(linear_of(kind))
-        with open_weights(weights, config) as file:
-            _Loader(config, DTYPES[dtype], forward).load(file)
-        forward.rotations = torch.from_numpy(rotations(config, cache.length, weights))
-        forward.caches, forward.head_rows = cache.layers, cache.head_rows
-        self._forward, self.compiled = compiled(forward)
+        self._forward, self.compiled = compiled(load_forward(config, folder, DTYPES[dtype], kind, cache))
         self._warm_up()
 
-    def step(self, feeds: Sequence[Feed]) -> npt.NDArray[np.float32]:
-        """Run all feeds; [sum of wanted, vocab] float32 logits, in the order of the feeds."""
+    def step(self, feeds: Sequence[Feed], long: Collection[int] = ()) -> npt.NDArray[np.float32]:
+        """Run all feeds; [sum of wanted, vocab] float32 logits, in the order of the feeds.
+
+        `long`: slots whose sequences are turned by longrope's long set.
+        """
         tokens: list[int] = []
-        positions: list[int] = []
+        turns: list[int] = []
         rows: list[int] = []
         lengths = [len(feed.tokens) for feed in feeds]
         for feed, length in zip(feeds, lengths, strict=True):
             tokens += feed.tokens
-            positions += range(feed.start, feed.start + length)
+            turn = feed.start + self.cache.length if feed.slot in long else feed.start
+            turns += range(turn, turn + length)
             base = self.cache.first_row(feed.slot)
             rows += range(base + feed.start, base + feed.start + length)
         seen = [feed.start + length for feed, length in zip(feeds, lengths, strict=True)]
         covers = [covered(until) for until in seen]
         masks = [
-            self._unused if length == 1 and cover == until else self._mask(length, until, cover)
-            for length, until, cover in zip(lengths, seen, covers, strict=True)
+            [self._mask(*run, window) for run in zip(lengths, seen, covers, strict=True)] for window in self._windows
         ]
         wanted = self._all
         if any(feed.wanted != length for feed, length in zip(feeds, lengths, strict=True)):
             ends = accumulate(lengths)
-            wanted = torch.tensor(
-                [row for feed, end in zip(feeds, ends, strict=True) for row in range(end - feed.wanted, end)],
-                dtype=torch.long,
-            )
-            if not len(wanted):  # an empty selection means all of them; take one and drop it
-                wanted = torch.zeros(1, dtype=torch.long)
-        plan = torch.tensor((tokens, positions, rows))
+            chosen = [row for feed, end in zip(feeds, ends, strict=True) for row in range(end - feed.wanted, end)]
+            wanted = _integers(chosen or [0])  # an empty selection means all of them; take one and drop it
+        plan = _integers((tokens, turns, rows))
         logits: npt.NDArray[np.float32] = self._forward(
             plan, lengths, [feed.slot for feed in feeds], covers, masks, wanted
         ).numpy()
         return logits[: sum(feed.wanted for feed in feeds)]
 
-    def _mask(self, length: int, seen: int, cover: int) -> Tensor:
-        """[at least group · length, cover]: token i sees positions up to seen - length + i."""
-        whole = self._masks.get(length)
+    def _mask(self, length: int, seen: int, cover: int, window: int | None) -> Tensor:
+        """[at least group · length, cover]: token i sees the last `window` of the positions up to seen - length + i.
+
+        Empty for one token that sees all that it covers.
+        """
+        if length == 1 and cover == seen and (window is None or seen <= window):
+            return self._unused
+        whole = self._masks.get((length, window))
         if whole is None:
             columns = self.cache.length + LEAST_KEYS
             one = torch.full((length, columns), -torch.inf).triu(self.cache.length - length + 1)
+            if window is not None:
+                one += torch.full((length, columns), -torch.inf).tril(self.cache.length - length - window)
             whole = one.repeat(max(self._group, -(-LEAST_ROWS // length)), 1)
             if length < KEPT_MASKS:
-                self._masks[length] = whole
+                self._masks[length, window] = whole
         first = self.cache.length - seen
         return whole[:, first : first + cover]
 
@@ -109,40 +112,6 @@ class Llama:
             self.step([Feed(0, 0, [0, 0], 1), Feed(0, 0, [0], 1)])
 
 
-class _Loader:
-    """Brings a checkpoint's tensors into the form that Forward computes with."""
-
-    def __init__(self, config: ModelConfig, dtype: torch.dtype, forward: Forward) -> None:
-        self._config, self._dtype, self._forward = config, dtype, forward
-
-    def load(self, file: WeightFile) -> None:
-        c, f = self._config, self._forward
-        f.heads, f.kv_heads, f.head_size = c.heads, c.kv_heads, c.head_size
-        f.linear_rows = linear_rows(self._dtype, c.memory_bound)
-        f.norms, f.weights, f.biases = [], [], []
-        f.floor = torch.tensor([math.sqrt(c.norm_epsilon * c.hidden)])
-        f.embedding = file.embedding().to(self._dtype)
-        f.final_norm = self._norm(file.final_norm())
-        f.head = f.linear.pack(file.lm_head().to(self._dtype))
-        for index in range(c.layers):
-            self._layer(file.layer(index))
-
-    def _layer(self, w: LayerWeights) -> None:
-        c = self._config
-        turned = (c.heads + c.kv_heads) * c.head_size
-        order = torch.arange(c.qkv_rows)
-        order[:turned] = torch.from_numpy(interleave(c.heads + c.kv_heads, c.head_size))
-        self._forward.norms += [self._norm(w.input_norm), self._norm(w.post_norm)]
-        self._linear(w.qkv[order], None if w.qkv_bias is None else w.qkv_bias[order])
-        self._linear(w.dense, w.dense_bias)
-        self._linear(w.fc, w.fc_bias)
-        self._linear(w.gate, w.gate_bias)
-        self._linear(w.proj, w.proj_bias)
-
-    def _norm(self, weight: Tensor) -> Tensor:
-        return weight.float() * math.sqrt(self._config.hidden)
-
-    def _linear(self, weight: Tensor, bias: Tensor | None) -> None:
-        f = self._forward
-        f.weights.append(f.linear.pack(weight.to(self._dtype)))
-        f.biases.append(None if bias is None else bias.to(self._dtype))
+def _integers(values: Sequence[int] | Sequence[Sequence[int]]) -> Tensor:
+    """Through numpy, which reads lists three to four times as fast as torch does."""
+    return torch.from_numpy(np.array(values, np.int64))

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trtspec.backends.reference.core import Core
+from trtspec.backends.reference.longrope import settle
 from trtspec.backends.reference.model import Feed
 from trtspec.backends.reference.request import Update
 from trtspec.backends.reference.sequence import Running, Step
@@ -61,8 +62,14 @@ class Run:
             r.slot.ids = r.ids[: r.cached]
 
 
-def plan_step(running: Sequence[Running]) -> list[Run]:
-    """Every request with little left to compute, and long prompts in order of arrival up to the budget."""
+def plan_step(running: Sequence[Running], boundary: int | None = None) -> list[Run]:
+    """Every request with little left to compute, and long prompts in order of arrival up to the budget.
+
+    `boundary` as :attr:`Core.boundary`.
+    """
+    if boundary is not None:
+        for r in running:
+            settle(r, boundary)
     runs: list[Run] = []
     budget = PREFILL_BUDGET
     for r in running:

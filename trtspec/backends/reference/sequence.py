@@ -69,6 +69,12 @@ class Running:
         """Ask for an end before the next step."""
         self.cancelled = True
 
+    def keep_drafts(self, most: int) -> None:
+        """Judge no more than the first `most` drafts."""
+        if len(self.drafts) > most:
+            self.drafts = self.drafts[:most]
+            self.draft_rows = None if self.draft_rows is None else self.draft_rows[:most]
+
     def choose(self, row: Rows, best: int, ids: Sequence[int], emitted: int) -> int:
         """The token after `ids`; `best` is the row's argmax, so that plain greedy steps do no work per token."""
         rules = self._rules.applies(emitted)

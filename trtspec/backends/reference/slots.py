@@ -25,6 +25,8 @@ class Slot:
     busy: bool = False
     used: int = 0
     """clock of the last release; 0 = never"""
+    long: bool = False
+    """its keys were turned by longrope's long set: of no use to a short sequence, and the other way round"""
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,8 @@ class SlotPool:
         self._window = draft_window
         self._clock = 0
 
-    def acquire(self, ids: Sequence[int]) -> Lease | None:
-        """A slot for a request that begins with `ids`; None when all are busy.
+    def acquire(self, ids: Sequence[int], long: bool = False) -> Lease | None:
+        """A slot for a request that begins with `ids`; None when all are busy. `long`: see :class:`Slot`.
 
         First choice is the idle slot of the same conversation (see `_continues`) with the longest common beginning.
         Else the least recently used idle slot gives way, never a younger one that merely shares a beginning: that
@@ -57,8 +59,8 @@ class SlotPool:
         if not idle:
             return None
         limit = len(ids) - 1
-        shared = {slot.number: common_prefix(slot.ids, ids) for slot in self.slots if slot.ids}
-        same = [slot for slot in idle if slot.ids and self._continues(slot, shared[slot.number])]
+        shared = {slot.number: common_prefix(slot.ids, ids) for slot in self.slots if slot.ids and slot.long == long}
+        same = [slot for slot in idle if slot.number in shared and self._continues(slot, shared[slot.number])]
         if same:
             slot = max(same, key=lambda s: (shared[s.number], s.used))
             lease = Lease(slot, min(shared[slot.number], limit), None)
@@ -70,7 +72,7 @@ class SlotPool:
                 lease = Lease(slot, min(shared.get(slot.number, 0), limit), None)
             else:
                 lease = Lease(slot, reused, source)
-        lease.slot.busy = True
+        lease.slot.busy, lease.slot.long = True, long
         lease.slot.ids, lease.slot.given = list(ids[: lease.reused]), len(ids)
         return lease
 

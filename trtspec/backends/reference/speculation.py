@@ -6,7 +6,7 @@ them in one batched verify step. Both keep their caches; what was rejected is fo
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Literal
 
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from trtspec.analysis.acceptance import RoundHistogram
 from trtspec.backends.reference.config import EngineConfig
 from trtspec.backends.reference.core import Core
+from trtspec.backends.reference.longrope import enter, room
 from trtspec.backends.reference.model import Feed
 from trtspec.backends.reference.plan import PREFILL_BUDGET, plan_step, run_step
 from trtspec.backends.reference.request import Request, Update
@@ -38,9 +39,9 @@ class Stream(Running):
         self.rounds = [[[0] * (draft_len + 1) for _ in range(draft_len + 1)] for _ in range(2)]
         """[uncut, cut][drafted][accepted], plain ints: an array element would cost more than the round's bookkeeping"""
 
-    def room(self, draft_len: int) -> int:
-        """Draft tokens for this round: the last token always comes from the target."""
-        return min(draft_len, self.request.max_new_tokens - self.emitted - 1)
+    def room(self, draft_len: int, boundary: int | None = None) -> int:
+        """Draft tokens for this round: the last token always comes from the target, whose `boundary` they heed."""
+        return min(draft_len, self.request.max_new_tokens - self.emitted - 1, room(boundary, len(self.ids)))
 
     def count(self, step: Step) -> None:
         """Book a round."""
@@ -87,7 +88,7 @@ class SpeculativePair(Worker[Stream]):
         return (self._target, self._draft)
 
     def _advance(self, running: list[Stream]) -> None:
-        runs = plan_step(running)
+        runs = plan_step(running, self._target.boundary)
         streams = [run.running for run in runs if run.last and isinstance(run.running, Stream)]
         if self.draft_len:
             self._propose(streams)
@@ -105,8 +106,9 @@ class SpeculativePair(Worker[Stream]):
 
     def _propose(self, streams: list[Stream]) -> None:
         """Fill `drafts` of every stream by batched draft steps; the first one catches up with the target."""
-        active = [stream for stream in streams if stream.room(self.draft_len) > 0]
-        self._catch_up(active)
+        rooms = {id(stream): stream.room(self.draft_len, self._target.boundary) for stream in streams}
+        active = [stream for stream in streams if rooms[id(stream)] > 0]
+        self._catch_up(active, rooms)
         kept: dict[int, list[npt.NDArray[np.float32]]] = {id(stream): [] for stream in active}
         while active:
             logits = self._draft.step([_draft_feed(stream) for stream in active])
@@ -117,21 +119,25 @@ class SpeculativePair(Worker[Stream]):
                 stream.drafts.append(stream.choose(row, token, ids, stream.emitted + len(stream.drafts)))
                 if self._acceptance == "logits":
                     kept[id(stream)].append(row)
-            active = [
-                s for s in active if len(s.drafts) < s.room(self.draft_len) and s.drafts[-1] not in s.request.end_ids
-            ]
+            active = [s for s in active if len(s.drafts) < rooms[id(s)] and s.drafts[-1] not in s.request.end_ids]
         if self._acceptance == "logits":
             for stream in streams:
                 if stream.drafts:
                     stream.draft_rows = np.stack(kept[id(stream)])
 
-    def _catch_up(self, streams: list[Stream]) -> None:
-        """Run the draft over long prompts in bounded pieces, up to what one step may take."""
+    def _catch_up(self, streams: list[Stream], rooms: Mapping[int, int]) -> None:
+        """Run the draft over long prompts in bounded pieces, up to what one step may take.
+
+        A draft with longrope changes sides for a whole round: that can cost accepted tokens, never wrong ones.
+        """
         for stream in streams:
-            assert stream.draft_slot is not None
+            slot = stream.draft_slot
+            assert slot is not None
+            if enter(slot, self._draft.boundary, len(stream.ids) + rooms[id(stream)]):
+                stream.draft_cached = 0
             while len(stream.ids) - stream.draft_cached > PREFILL_BUDGET:
                 piece = stream.ids[stream.draft_cached : stream.draft_cached + PREFILL_BUDGET]
-                self._draft.step([Feed(stream.draft_slot.number, stream.draft_cached, piece, 0)])
+                self._draft.step([Feed(slot.number, stream.draft_cached, piece, 0)])
                 stream.draft_cached += len(piece)
 
 

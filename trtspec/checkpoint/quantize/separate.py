@@ -15,9 +15,9 @@ from typing import Any
 
 from trtspec.checkpoint.facts import ModelFacts
 from trtspec.checkpoint.quantize import worker
-from trtspec.checkpoint.quantize.calibration import write_about
-from trtspec.errors import BuildError, MissingError
-from trtspec.runner import Runner, SubprocessRunner, tail
+from trtspec.checkpoint.quantize.calibration import TENSORS, Calibration, write_about
+from trtspec.errors import BuildError, MissingError, ModelFileError
+from trtspec.runner import Runner, SubprocessRunner, describe, failure
 
 OLDEST, TOO_NEW = (0, 45), (0, 48)
 """modelopt versions this was written against: 0.45 is the first that exports NVFP4 without a GPU."""
@@ -69,6 +69,8 @@ def _asked(python: Path) -> dict[str, str | None]:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
         found: dict[str, str | None] = json.loads(done.stdout)
+        if not isinstance(found, dict):
+            raise ValueError(f"it said {done.stdout[:80]!r}")
     except (OSError, subprocess.SubprocessError, ValueError) as error:
         raise MissingError(
             "tools.modelopt_python cannot be asked for its packages", where=python, found=error, fix=INSTALL
@@ -140,9 +142,18 @@ def calibrate(
         _run([str(python or sys.executable), worker.__file__, str(document)], log, runner, progress, note)
     finally:
         document.unlink(missing_ok=True)
-    if not (out / "calibration.safetensors").is_file():
+    if not (out / TENSORS).is_file():
         raise BuildError("the calibration ended without a result", where=out, fix=f"read {log}")
     write_about(out, **dict(about or {}))
+    _check(out)
+
+
+def _check(out: Path) -> None:
+    """BuildError for a result that cannot be read: once published it would be used again and again."""
+    try:
+        Calibration.open(out)
+    except ModelFileError as error:
+        raise BuildError(f"the calibration's result cannot be read: {error.what}", where=out / TENSORS) from None
 
 
 def _run(
@@ -168,10 +179,9 @@ def _run(
         process.stop()
         raise
     if code != 0:
-        said = lines.error or "; ".join(tail(log)[-3:])
-        failure = BuildError("calibration failed", found=said or f"exit code {code}", fix="read the log")
-        failure.context["log"] = str(log)
-        raise failure
+        failed = failure(BuildError, f"calibration failed: its process {describe(code)}", log)
+        failed.found = lines.error or failed.found
+        raise failed
 
 
 class _Lines:
