@@ -16,6 +16,7 @@ from trtspec.cli._main import cli
 from trtspec.cli._verbs import VERBS, verb
 from trtspec.config import RunConfig
 from trtspec.pairing.codes import CODES
+from trtspec.triton.lint import lint_page
 from trtspec.versions.page import versions_page
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -101,6 +102,7 @@ def errors_page() -> str:
 
 PAGES = {"cli.md": cli_page, "config.md": config_page, "findings.md": findings_page, "errors.md": errors_page}
 PAGES["versions.md"] = lambda: NOTE + versions_page()
+PAGES["lint.md"] = lambda: NOTE + lint_page()
 
 
 def main() -> int:

@@ -154,3 +154,39 @@ def test_the_environment_overrides_a_pair_without_a_file(pair: Path, monkeypatch
     monkeypatch.setenv("TRTSPEC_SET_speculation__draft_len", "0")
     with pytest.raises(ConfigError, match="draft_len"):
         pair_config(None, (), target=target, draft=draft)
+
+
+def test_without_a_file_the_target_is_cut_over_the_gpus(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    flags = ["--target", L33, "--draft", L32, "--gpu", "h100-80gb", "--count", "8"]
+    code, found = document(capsys, *flags)
+    assert (code, found["verdict"]) == (0, "warn")
+    cut = next(f for f in found["findings"] if f["code"] == "preflight.cut")
+    assert (cut["severity"], cut["data"]) == ("info", {"tensor": 2})
+    assert "target" in found["facts"]["memory"]["gpus"][1]
+    code, found = document(capsys, *flags, "--set", "pair.target.parallelism.tensor=1")
+    assert (code, found["verdict"]) == (1, "fail"), "what is given stays"
+    one = document(capsys, *flags[:-1], "1")[1]
+    assert "preflight.cut" not in {f["code"] for f in one["findings"]}
+    (tmp_path / "pair.yaml").write_text(
+        f"name: t\npair:\n  target: {{hub: {L33}}}\n  draft: {{hub: {L32}}}\n"
+        "engine: {backend: tensorrt}\nhardware: {gpu: h100-80gb, count: 8}\n"
+    )
+    assert document(capsys, str(tmp_path / "pair.yaml"))[0] == 1, "what a file leaves out has its default"
+
+
+def test_a_misspelt_hub_id_is_told_the_known_one(capsys: pytest.CaptureFixture[str]) -> None:
+    code, found = document(capsys, "--target", L33.replace("Instruct", "Instrct"), "--draft", L32)
+    missing = next(f for f in found["findings"] if f["code"] == "tokenizer.missing")
+    assert code == 1
+    assert missing["message"].startswith("meta-llama/Llama-3.3-70B-Instrct: not on this machine")
+    assert f"did you mean {L33}" in missing["fix"]
+    assert found["facts"]["target"]["folder"] is None
+
+
+@pytest.mark.parametrize("width", [80, 130])
+def test_a_piped_report_takes_the_width_it_is_given(
+    width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    run(["check", "--target", L33, "--draft", L32, "--gpu", "l4", "--acceptance", "logits"])
+    assert width - 20 < max(map(len, capsys.readouterr().out.splitlines())) <= width

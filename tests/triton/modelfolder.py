@@ -13,9 +13,14 @@ from google.protobuf import json_format
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
 from tests.triton import fakepb
+from trtspec.config import ROLES, Role
+from trtspec.config.parameters import ModelParameters
 from trtspec.triton import pbtxt, pipeline
+from trtspec.triton.devices import Devices
+from trtspec.triton.parameters import Planned, llm_parameters
 from trtspec.triton.plan import RepositoryPlan
 from trtspec.triton.repository import write_repository
+from trtspec.versions import TrtLlm, version
 
 BOS, EOS, PAD, EOT = 0, 1, 2, 3
 SPECIAL = ("<bos>", "<eos>", "<pad>", "<eot>")
@@ -44,13 +49,8 @@ def small_plan(folder: Path, **changes: Any) -> RepositoryPlan:
     words = folder / "tokenizer"
     words.mkdir(parents=True, exist_ok=True)
     byte_tokenizer().save(str(words / "tokenizer.json"))
-    engines = {}
-    for role, draft_len in (("target", 8), ("draft", 0)):
-        engine = folder / role
-        engine.mkdir(exist_ok=True)
-        limits = {"build_config": {"max_batch_size": 8, "max_draft_len": draft_len}}
-        (engine / "config.json").write_text(json.dumps(limits))
-        engines[role] = engine
+    tensorrt = changes.get("backend") == "tensorrt"
+    engines = {role: made_engine(folder / role, role, reference=not tensorrt) for role in ROLES}
     given: dict[str, Any] = {
         "name": "small",
         "backend": "reference",
@@ -66,7 +66,50 @@ def small_plan(folder: Path, **changes: Any) -> RepositoryPlan:
         "end_ids": (EOS, EOT),
         "pad_id": PAD,
     }
+    if tensorrt:
+        given |= tensorrt_fields(engines, version(changes.pop("version", "1.2.1")))
     return RepositoryPlan(**(given | changes))
+
+
+def made_engine(engine: Path, role: Role, *, reference: bool = False, **changes: Any) -> Path:
+    """An engine folder with the record of TensorRT-LLM 1.2.1 (or our own) and rank files of a byte.
+
+    `changes` replace keys of build_config; those with a dot keys of `plugin.` or `model.`.
+    """
+    engine.mkdir(exist_ok=True)
+    target = role == "target"
+    build: dict[str, Any] = {
+        "max_batch_size": 8, "max_input_len": 128, "max_seq_len": 136 if target else 128, "max_beam_width": 1,
+        "max_num_tokens": 1024, "max_draft_len": 8 if target else 0, "speculative_decoding_mode": 2 if target else 1,
+        "kv_cache_type": "CONTINUOUS" if reference else "PAGED", "gather_context_logits": False,
+        "gather_generation_logits": True, "plugin_config": {"use_paged_context_fmha": True, "tokens_per_block": 32},
+    }  # fmt: skip
+    model: dict[str, Any] = {
+        "vocab_size": 260, "logits_dtype": "float32", "num_hidden_layers": 2, "num_attention_heads": 2,
+        "num_key_value_heads": 2, "head_size": 16, "hidden_size": 32, "mapping": {"tp_size": 1, "pp_size": 1},
+        "quantization": {},
+    }  # fmt: skip
+    for name, value in changes.items():
+        place, _, key = name.rpartition(".")
+        {"": build, "plugin": build["plugin_config"], "model": model}[place][key] = value
+    document = {"version": "1.2.1", "pretrained_config": model, "build_config": build}
+    if reference:
+        document["reference"] = {}
+    (engine / "config.json").write_text(json.dumps(document))
+    ranks = model["mapping"]["tp_size"] * model["mapping"].get("pp_size", 1)
+    for rank in range(ranks):
+        (engine / f"rank{rank}.{'safetensors' if reference else 'engine'}").write_bytes(b"x")
+    return engine
+
+
+def tensorrt_fields(engines: dict[Role, Path], llm: TrtLlm) -> dict[str, Any]:
+    """What a plan for TensorRT engines has besides: both on GPU 0, with room for eight sequences each."""
+    placed = Devices("orchestrator", True, 1, {"target": (0,), "draft": (0,)}, "as tests want it")
+    parameters = {
+        role: llm_parameters(role, Planned(engines[role], 0.4, 1280, (0,)), ModelParameters(), llm) for role in ROLES
+    }
+    memory = {"gpu": "h100-80gb", "bytes": 80 << 30, "placement": "shared", "tokens": 1280}
+    return {"version": llm, "devices": placed, "parameters": parameters, "memory": memory}
 
 
 def small_repository(folder: Path, **changes: Any) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 import time
@@ -20,7 +21,8 @@ _PLAIN_INTERVAL = 10.0  # seconds between progress lines of one task in a log
 def console(as_json: bool = False) -> Console:
     """Console for people: stdout, or stderr when stdout carries the document."""
     stream = sys.stderr if as_json else sys.stdout
-    return Console(file=stream, width=None if stream.isatty() else _CI_WIDTH, highlight=False)
+    known = stream.isatty() or "COLUMNS" in os.environ
+    return Console(file=stream, width=None if known else _CI_WIDTH, highlight=False)
 
 
 def print_json(document: object) -> None:

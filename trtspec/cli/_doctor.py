@@ -108,6 +108,8 @@ def _verdict(found: Diagnosis) -> str:
     if found.config is not None:
         return f"{found.config} ({found.backend}) {'cannot' if found.exit_code else 'can'} be built on this machine"
     usable = [way.backend for way in found.ways if way.state != "closed"]
+    if usable == ["reference"]:
+        return "nothing with TensorRT-LLM runs here, only the reference engine (configs/tiny.yaml); for more, see above"
     if usable:
         return f"usable here: {', '.join(usable)}"
     return "no backend is open: `check`, `plan` and `select` work here all the same; for more, see above"

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 F = TypeVar("F", bound=Callable[..., Any])
 HUB_ID = re.compile(r"[\w.-]+/[\w.-]+")
+TENSOR = "pair.target.parallelism.tensor"
 MODEL = "a folder in Hugging Face layout, or a hub id"
 
 
@@ -69,6 +70,11 @@ def pair_config(
     if gpu is not None and gpu != "cpu":
         document["engine"] = {"backend": "tensorrt"}
     return config_of(document, (*given, *overrides))
+
+
+def cuts(config_path: Path | None, overrides: tuple[str, ...]) -> bool:
+    """Whether the target's tensor-parallel size is ours to choose: there is no file, and nobody gave it."""
+    return config_path is None and not any(text.startswith(TENSOR) for text in overrides)
 
 
 def _replaced(role: str, model: str) -> list[str]:

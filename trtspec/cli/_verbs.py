@@ -28,6 +28,7 @@ VERBS: dict[str, Verb] = {
     "quantize": Verb("quantize", "Only quantize, calibrating where a format needs it."),
     "engine": Verb("build", "Only build engines from the checkpoints."),
     "repo": Verb("build", "Only write the Triton repository."),
+    "lint": Verb("lint", "Engines and repository against each other, from files."),
     "doctor": Verb("doctor", "What this machine can do, and what it lacks."),
     "migrate": Verb("migrate", "A tensorrt configuration as one for the LLM API."),
     "export": Verb("export", "The pair in the words of another server: vLLM."),

@@ -86,12 +86,12 @@ def _runs(found: Verified) -> Iterator[Row]:
         figure, limit = found.limit
         share = f"{logits.relative:.2g} of the largest logit; {logits.relative_typical:.2g} at 99 of 100 positions"
         judged = "mean KL" if figure == "kl_mean" else "at 99 of 100 positions it"
-        said = (
-            f"{logits.texts} texts, {logits.positions} positions: "
-            f"largest difference {logits.difference:.3g} ({share}), "
-            f"KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, same first choice {logits.top1:.1%}; {judged} may be {limit:g}"
-        )
-        yield (GOOD if found.logits_hold else BAD), "logits", said
+        said = [
+            f"{logits.texts} texts, {logits.positions} positions: largest difference {logits.difference:.3g} ({share})",
+            f"KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, same first choice {logits.top1:.1%}",
+        ]
+        said[-1] += f"; {judged} may be {limit:g}"
+        yield (GOOD if found.logits_hold else BAD), "logits", ", ".join(said)
     if found.acceptance is not None:
         yield GOOD, "acceptance", _change(found.acceptance)
 

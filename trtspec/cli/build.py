@@ -68,6 +68,9 @@ def _walk(
         out.print("Nothing to do: everything is up to date.")
     if until == "repo":
         out.print(f"Repository: {config.repository_dir}", soft_wrap=True)
+        if config.engine.backend == "tensorrt":
+            script = config.repository_dir / "launch.sh"
+            out.print(f"Start it on the GPU host: `trtspec serve`, or {script} (see README.md)", soft_wrap=True)
     if as_json:
         print_json(
             {

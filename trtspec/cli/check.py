@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from trtspec.cli._options import download_option, json_option
-from trtspec.cli._pair import optional_config, pair_config, pair_options
+from trtspec.cli._pair import cuts, optional_config, pair_config, pair_options
 
 
 @click.command()
@@ -45,7 +45,7 @@ def check(
     config = pair_config(
         config_path, overrides, target=target, draft=draft, acceptance=acceptance, gpu=gpu, count=count
     )
-    verdict = check_config(config, download=download)
+    verdict = check_config(config, download=download, cut=cuts(config_path, overrides))
     print_verdict(console(as_json), verdict, verbose=verbose)
     if as_json:
         print_json(verdict.as_dict())

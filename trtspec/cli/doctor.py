@@ -20,8 +20,8 @@ def doctor(config_path: Path | None, overrides: tuple[str, ...], deep: bool, as_
     Finds TensorRT-LLM, TensorRT, the driver, GPUs, container image, Triton and free disk, without importing them.
     With CONFIG also whether its backend, version and hardware fit this machine.
 
-    Exit 0 when the backend of CONFIG, or without CONFIG any backend, can be built on here (serving may still lack
-    something: it is listed); 3 when not.
+    Exit 0 when the backend of CONFIG, or without CONFIG one with TensorRT-LLM, can be built on here (serving may still
+    lack something: it is listed); 3 when not.
     """
     from trtspec.cli._console import console, print_json
     from trtspec.cli._doctor import render

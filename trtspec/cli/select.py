@@ -8,14 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from trtspec.cli._options import download_option, json_option
-from trtspec.cli._pair import HUB_ID, MODEL, pair_config
+from trtspec.cli._pair import HUB_ID, MODEL, cuts, pair_config
 from trtspec.errors import ConfigError
 
 if TYPE_CHECKING:
     from trtspec.config import ModelSource, RunConfig
     from trtspec.workflows.profile import ProfileOptions
-
-CUT = "pair.target.parallelism.tensor"
 
 
 @click.command()
@@ -73,7 +71,7 @@ def select(
     options = Options(
         alphas=_alphas(alphas),
         measure=_measuring(limit, device, download) if measure else None,
-        cut=config_path is None and not any(text.startswith(CUT) for text in overrides),
+        cut=cuts(config_path, overrides),
         download=download,
     )
     out = console(as_json)

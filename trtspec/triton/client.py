@@ -59,7 +59,13 @@ class TritonClient:
         with self._connection.exchange(model, tensors, request.request_id, request.timeout) as exchange:
             for response in exchange:
                 collected.add(response, time.perf_counter() - began)
-        return collected.generation(model, request, time.perf_counter() - began)
+        seconds = time.perf_counter() - began
+        # Asked after the clock has stopped, and only where the model's TensorRT-LLM version does not count.
+        counted = len(self.tokens(request.prompt)) if self._counts_not(model) else None
+        return collected.generation(model, request, seconds, counted)
+
+    def _counts_not(self, model: str) -> bool:
+        return model == TARGET_ONLY and "num_input_tokens" not in self._model(model).outputs
 
     def open(self, model: str, request: GenerateRequest) -> Exchange:
         """The raw responses of one request as they come, for callers that may cancel: iterate, or `.cancel()`."""

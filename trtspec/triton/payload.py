@@ -71,9 +71,21 @@ class Collected:
             self._output_tokens += int(response["num_output_tokens"].flat[0])
         self._latest |= response
 
-    def generation(self, model: str, request: GenerateRequest, seconds: float) -> Generation:
-        """The whole answer; ServingError if the model left out what every answer must hold."""
-        missing = sorted({"text_output", "num_input_tokens", "num_output_tokens"} - self._latest.keys())
+    @property
+    def input_tokens(self) -> int | None:
+        """Tokens of the prompt, if the model has said; the ensemble does with TensorRT-LLM 1.2 and newer."""
+        return self._count("num_input_tokens") if "num_input_tokens" in self._latest else None
+
+    def generation(
+        self, model: str, request: GenerateRequest, seconds: float, input_tokens: int | None = None
+    ) -> Generation:
+        """The whole answer; ServingError if the model left out what every answer must hold.
+
+        `input_tokens` is for a model that does not say.
+        """
+        counted = self.input_tokens if input_tokens is None else input_tokens
+        needed = {"text_output", "num_output_tokens"} | ({"num_input_tokens"} if counted is None else set())
+        missing = sorted(needed - self._latest.keys())
         if missing:
             raise ServingError(f"the answer lacks {', '.join(missing)}", where=f"model {model}")
         histogram = self._latest.get("spec_histogram")
@@ -87,7 +99,7 @@ class Collected:
             rounds=self._count("spec_rounds"),
             accepted=self._count("total_accepted_draft_tokens"),
             drafted=self._count("total_draft_tokens"),
-            input_tokens=self._count("num_input_tokens"),
+            input_tokens=counted or 0,
             output_tokens=self._output_tokens,
             seconds=seconds,
             first_token_seconds=self._first if request.stream else None,

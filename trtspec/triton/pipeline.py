@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from trtspec.triton import tables
+from trtspec.config import Role
+from trtspec.triton import tables, versioned
+from trtspec.triton.parameters import reference_parameters
 from trtspec.triton.pbtxt import Model, Queue, Step
 from trtspec.triton.plan import RepositoryPlan
-from trtspec.triton.tables import Tensor, table
+from trtspec.triton.tables import table
 
 TARGET = "tensorrt_llm"
 DRAFT = "tensorrt_llm_draft"
@@ -16,7 +17,6 @@ BLS = "tensorrt_llm_bls"
 ENSEMBLE = "ensemble"
 PREPROCESSING = "preprocessing"
 POSTPROCESSING = "postprocessing"
-WORKER = "/opt/tritonserver/backends/tensorrtllm/trtllmExecutorWorker"
 
 
 def models(plan: RepositoryPlan) -> tuple[Model, ...]:
@@ -31,41 +31,18 @@ def models(plan: RepositoryPlan) -> tuple[Model, ...]:
     )
 
 
-def _tensors(plan: RepositoryPlan, text: str) -> tuple[Tensor, ...]:
-    return table(text, LOGITS=plan.logits_dtype, FEATURES="FP16")
-
-
 def _llm(plan: RepositoryPlan, name: str) -> Model:
-    engine = plan.engine_dirs["target" if name == TARGET else "draft"]
+    role: Role = "target" if name == TARGET else "draft"
+    tensorrt = plan.backend == "tensorrt"
     return Model(
         name,
-        "tensorrtllm" if plan.backend == "tensorrt" else "python",
+        "tensorrtllm" if tensorrt else "python",
         plan.max_batch_size,
-        _tensors(plan, tables.LLM_INPUTS),
-        _tensors(plan, tables.LLM_OUTPUTS),
-        {
-            "gpt_model_type": "inflight_fused_batching",
-            "gpt_model_path": str(engine),
-            "max_beam_width": "1",
-            "batch_scheduler_policy": "guaranteed_no_evict",
-            # A fraction of what is free when this model loads; both may share one GPU.
-            "kv_cache_free_gpu_mem_fraction": "0.45",
-            # The target refuses draft tokens without it, and the draft re-reads its prompt every round.
-            "enable_kv_cache_reuse": "true",
-            "exclude_input_in_output": "false",
-            "cancellation_check_period_ms": "100",
-            "stats_check_period_ms": "100",
-            "normalize_log_probs": "true",
-            "executor_worker_path": WORKER,
-            # These three must exist, even without a value, or TensorRT-LLM's backend does not load the model.
-            "tokenizer_dir": "",
-            "xgrammar_tokenizer_info_path": "",
-            "guided_decoding_backend": "",
-            "FORCE_CPU_ONLY_INPUT_TENSORS": "no",
-            "reference_threads": "" if plan.threads is None else str(plan.threads),
-        },
+        versioned.llm_inputs(plan.version, plan.logits_dtype),
+        versioned.llm_outputs(plan.version, plan.logits_dtype),
+        dict(plan.parameters[role]) if tensorrt else reference_parameters(plan.engine_dirs[role], plan.threads),
         decoupled=True,
-        queue=Queue(preferred=plan.max_batch_size),
+        queue=Queue(plan.max_batch_size, plan.queue_delay, plan.queue_size),
     )
 
 
@@ -74,8 +51,8 @@ def _bls(plan: RepositoryPlan) -> Model:
         BLS,
         "python",
         plan.max_batch_size,
-        _tensors(plan, tables.BLS_INPUTS),
-        _tensors(plan, tables.BLS_OUTPUTS),
+        versioned.bls_inputs(plan.version),
+        table(tables.BLS_OUTPUTS, LOGITS=plan.logits_dtype),
         {
             "tensorrt_llm_model_name": TARGET,
             "tensorrt_llm_draft_model_name": DRAFT,
@@ -91,9 +68,19 @@ def _bls(plan: RepositoryPlan) -> Model:
             "end_ids": _ids(plan.end_ids),
             # Twice the engines' batch: while one half is verified the other half drafts.
             "max_concurrent_requests": str(2 * plan.max_batch_size),
+            **_older(plan),
         },
         decoupled=True,
     )
+
+
+def _older(plan: RepositoryPlan) -> dict[str, str]:
+    """How an older version's LLM models differ from the names that the BLS uses; nothing for the newest."""
+    names = ",".join(f"{ours}:{theirs}" for ours, theirs in versioned.renamed(plan.version).items())
+    newest = {tensor.name for tensor in versioned.llm_outputs(None, "FP32")}
+    lacks = sorted(newest - {tensor.name for tensor in versioned.llm_outputs(plan.version, "FP32")})
+    found = {"llm_tensor_names": names, "llm_lacks_outputs": ",".join(lacks)}
+    return {key: value for key, value in found.items() if value}
 
 
 def _preprocessing(plan: RepositoryPlan) -> Model:
@@ -101,8 +88,8 @@ def _preprocessing(plan: RepositoryPlan) -> Model:
         PREPROCESSING,
         "python",
         plan.max_batch_size,
-        _tensors(plan, tables.PREPROCESSING_INPUTS),
-        _tensors(plan, tables.PREPROCESSING_OUTPUTS),
+        table(tables.PREPROCESSING_INPUTS),
+        table(tables.PREPROCESSING_OUTPUTS),
         {
             "tokenizer_dir": "tokenizer",
             "multimodal_model_path": "",
@@ -119,12 +106,13 @@ def _preprocessing(plan: RepositoryPlan) -> Model:
 
 
 def _postprocessing(plan: RepositoryPlan) -> Model:
+    counts = not versioned.counts_tokens(plan.version)
     return Model(
         POSTPROCESSING,
         "python",
         plan.max_batch_size,
-        _tensors(plan, tables.POSTPROCESSING_INPUTS),
-        _tensors(plan, tables.POSTPROCESSING_OUTPUTS),
+        table(tables.POSTPROCESSING_INPUTS),
+        table(tables.POSTPROCESSING_OUTPUTS + (versioned.COUNTING_OUTPUTS if counts else "")),
         {"tokenizer_dir": "tokenizer", "skip_special_tokens": "true"},
         queue=Queue(),
     )
@@ -198,28 +186,34 @@ _SAME_NAME = (
     "guided_decoding_guide",
 )
 _TOKENS = {"output_ids": "_TOKENS_BATCH", "sequence_length": "_SEQUENCE_LENGTH"}
+_TOKENS_BACK = {"TOKENS_BATCH": "_TOKENS_BATCH", "SEQUENCE_LENGTH": "_SEQUENCE_LENGTH"}
 
 
 def _ensemble(plan: RepositoryPlan) -> Model:
-    outputs = _tensors(plan, tables.ENSEMBLE_OUTPUTS)
-    through = {o.name: o.name for o in outputs if o.name != "text_output"}
+    inputs = versioned.ensemble_inputs(plan.version)
+    outputs = versioned.ensemble_outputs(plan.version, plan.logits_dtype)
+    counts = {} if versioned.counts_tokens(plan.version) else versioned.COUNTS_TO
+    through = {o.name: o.name for o in outputs if o.name not in ("text_output", *counts.values())}
     return Model(
         ENSEMBLE,
         None,
         plan.max_batch_size,
-        # Triton hands an ensemble's inputs to its steps as clients send them; a reshape here would come too early.
-        tuple(replace(tensor, scalar=False) for tensor in _tensors(plan, tables.ENSEMBLE_INPUTS)),
+        inputs,
         outputs,
         steps=(
             Step(PREPROCESSING, _TO_PREPROCESSING, _FROM_PREPROCESSING),
-            Step(TARGET, _TO_LLM | {name: name for name in _SAME_NAME}, _TOKENS | through),
-            Step(
-                POSTPROCESSING,
-                {"TOKENS_BATCH": "_TOKENS_BATCH", "SEQUENCE_LENGTH": "_SEQUENCE_LENGTH"},
-                {"OUTPUT": "text_output"},
-            ),
+            Step(TARGET, _TO_LLM | _same(plan), _TOKENS | through),
+            Step(POSTPROCESSING, _TOKENS_BACK, {"OUTPUT": "text_output", **counts}),
         ),
     )
+
+
+def _same(plan: RepositoryPlan) -> dict[str, str]:
+    """{input of the target: the ensemble's} of those that clients call as the newest version does."""
+    theirs = {tensor.name for tensor in versioned.llm_inputs(plan.version, "FP32")}
+    names = versioned.renamed(plan.version)
+    pairs = {names.get(name, name): name for name in _SAME_NAME}
+    return {name: ours for name, ours in pairs.items() if name in theirs}
 
 
 def _flag(value: bool) -> str:

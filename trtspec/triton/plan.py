@@ -1,19 +1,29 @@
-"""What a model repository is made from: limits, ids and folders, gathered once."""
+"""What a model repository is made from: limits, ids, folders, and for TensorRT engines versions, memory and GPUs."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from trtspec.checkpoint.facts import ModelFacts
 from trtspec.checkpoint.jsonfile import Keys, read_object
 from trtspec.config import ROLES, Role, RunConfig
-from trtspec.errors import MissingError, ModelFileError
+from trtspec.errors import ConfigError, MissingError, ModelFileError
+from trtspec.pairing.placement import MemoryPlan, plan_memory
+from trtspec.triton.devices import Devices, devices
+from trtspec.triton.launch import Ports
+from trtspec.triton.parameters import SHARED, UNSHARED, Planned, llm_parameters
+from trtspec.triton.windows import attention_windows
+from trtspec.versions import TrtLlm
 
 GENERATION_CONFIG = "generation_config.json"
 TOKENIZER = "tokenizer.json"
+LOGITS = {"float32": "FP32", "float16": "FP16"}
+Logits = Literal["FP32", "FP16"]
+_KV_CACHE = {"kv_cache_free_gpu_mem_fraction", "max_tokens_in_paged_kv_cache"}
 
 
 @dataclass(frozen=True)
@@ -40,24 +50,46 @@ class RepositoryPlan:
     pad_id: int
     acceptance: Literal["tokens", "logits"] = "tokens"
     acceptance_threshold: float | None = None
-    logits_dtype: Literal["FP32", "FP16"] = "FP32"
+    logits_dtype: Logits = "FP32"
     threads: int | None = None
     """Torch threads of each reference engine; None leaves the choice to the engine."""
+    version: TrtLlm | None = None
+    """TensorRT-LLM's, whose names the models have; None for the reference engine, which has the newest."""
+    parameters: Mapping[Role, Mapping[str, str]] = field(default_factory=dict)
+    """Of the LLM models with TensorRT engines."""
+    devices: Devices | None = None
+    """GPUs and processes of TensorRT engines."""
+    memory: Mapping[str, Any] = field(default_factory=dict)
+    """What the caches were planned from: `gpu`, `bytes` of one GPU, `placement`; only a `note` where nothing was."""
+    ports: Ports = field(default_factory=lambda: Ports("127.0.0.1", 8000, 8001, 8002))
+    queue_size: int = 0
+    queue_delay: int = 0
 
 
-def plan_for(config: RunConfig, target: Path) -> RepositoryPlan:
-    """The plan of `config` with the target's model folder. MissingError, ModelFileError."""
+def plan_for(config: RunConfig, target: Path, draft: Path | None = None) -> RepositoryPlan:
+    """The plan of `config` with the models' folders; the draft's is needed for TensorRT engines.
+
+    MissingError, ModelFileError; ConfigError for settings that do not go together.
+    """
     backend = config.engine.backend
     if backend == "pytorch":
         raise MissingError(
             "this version writes no repository for the pytorch backend",
             where="engine.backend",
-            fix="choose reference, or tensorrt with TensorRT-LLM 0.20 - 1.2.1",
+            fix="choose reference, or tensorrt with TensorRT-LLM 0.17 - 1.2.1",
         )
     if not (target / TOKENIZER).is_file():
         raise ModelFileError("no such file", where=target / TOKENIZER, expected="the target's fast tokenizer")
     facts = ModelFacts.read(target)
     end_ids, pad_id = special_ids(target, facts)
+    more: dict[str, Any] = {}
+    if backend == "tensorrt":
+        if draft is None:
+            raise TypeError("a repository for TensorRT engines is planned with both models' folders")
+        from trtspec.backends.tensorrt.machine import machine_for
+
+        both: dict[Role, ModelFacts] = {"target": facts, "draft": ModelFacts.read(draft)}
+        more = plan_tensorrt(config, both, machine_for(config).version)
     return RepositoryPlan(
         name=config.name,
         backend=backend,
@@ -74,7 +106,95 @@ def plan_for(config: RunConfig, target: Path) -> RepositoryPlan:
         pad_id=pad_id,
         acceptance=config.speculation.acceptance,
         acceptance_threshold=config.speculation.acceptance_threshold,
+        **more,
     )
+
+
+def plan_tensorrt(config: RunConfig, facts: Mapping[Role, ModelFacts], version: TrtLlm) -> dict[str, Any]:
+    """The fields that only TensorRT engines have, by name. Reads nothing but records of engines that are built."""
+    memory = _memory(config, facts)
+    separate = (memory.placement if memory else config.hardware.placement) == "separate"
+    placed = devices(config, separate=separate)
+    given, serving = {role: config.serving.parameters(role) for role in ROLES}, config.serving
+    planned = {role: _planned(config, role, facts[role], placed, memory) for role in ROLES}
+    return {
+        "version": version,
+        "logits_dtype": logits_of(config),
+        "parameters": {role: llm_parameters(role, planned[role], given[role], version) for role in ROLES},
+        "devices": placed,
+        "memory": _said(config, memory, placed),
+        "ports": Ports(
+            serving.host, serving.http_port or 8000, serving.grpc_port or 8001, serving.metrics_port or 8002
+        ),
+        "queue_size": serving.max_queue_size,
+        "queue_delay": serving.max_queue_delay_us,
+    }
+
+
+def _memory(config: RunConfig, facts: Mapping[Role, ModelFacts]) -> MemoryPlan | None:
+    plan = plan_memory(facts, config)
+    own = all(set(config.serving.parameters(role).given) >= _KV_CACHE for role in ROLES)
+    if plan is not None and not plan.loads_at_all and not own:
+        raise ConfigError(
+            f"the pair does not fit {config.hardware.spec.title}: no KV cache would hold one sequence",
+            where="hardware", found=f"room for {plan.tokens} tokens", expected=f"{max(plan.lengths.values())}",
+            fix=f"`trtspec check` says what fits; who knows better gives {' and '.join(sorted(_KV_CACHE))} of both",
+        )  # fmt: skip
+    return plan
+
+
+def served_length(config: RunConfig, role: Role) -> int:
+    """max_seq_len of an engine as it records it: a target's with room for drafts."""
+    return config.engine.max_seq_len + (config.speculation.max_draft_len if role == "target" else 0)
+
+
+def _planned(
+    config: RunConfig, role: Role, facts: ModelFacts, placed: Devices, memory: MemoryPlan | None
+) -> Planned:  # fmt: skip
+    fraction, tokens = memory.settings[role] if memory else (SHARED if placed.shared else UNSHARED, None)
+    return Planned(
+        engine=config.engine_dir(role).absolute(),
+        fraction=fraction,
+        tokens=tokens,
+        gpus=placed.gpus[role],
+        participants=placed.participants.get(role, ()),
+        windows=attention_windows(facts, served_length(config, role)),
+        fast_logits=config.speculation.fast_logits,
+    )
+
+
+def _said(config: RunConfig, memory: MemoryPlan | None, placed: Devices) -> dict[str, Any]:
+    if memory is not None:
+        return {"gpu": config.hardware.spec.name, "bytes": memory.memory, "placement": memory.placement,
+                "tokens": memory.tokens}  # fmt: skip
+    share = "45 % of what is free when it loads: load order decides" if placed.shared else "90 % of what is free"
+    return {"note": f"memory is not planned, since hardware.gpu names no GPU: each cache takes {share}"}
+
+
+def logits_of(config: RunConfig) -> Logits:
+    """Type of the logits: the built engines', else the one that they will be built with. ConfigError if they differ."""
+    from trtspec.backends.tensorrt.flags import LOGITS_DTYPE
+
+    found = {role: _recorded_logits(config.engine_dir(role)) for role in ROLES}
+    built = {dtype for dtype in found.values() if dtype is not None}
+    if len(built) > 1 or built - set(LOGITS):
+        raise ConfigError(
+            "the engines' logits have no type that a repository can declare",
+            where=config.engine_dir("target").parent.parent,
+            found=", ".join(f"{role} {dtype}" for role, dtype in found.items()), expected="float32 or float16, equal",
+            fix="rebuild the engines with `trtspec engine`",
+        )  # fmt: skip
+    name = built.pop() if built else LOGITS_DTYPE
+    return "FP16" if name == "float16" else "FP32"
+
+
+def _recorded_logits(engine: Path) -> str | None:
+    try:
+        document = json.loads((engine / "config.json").read_text(encoding="utf-8"))
+        found = document["pretrained_config"]["logits_dtype"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # not built yet
+    return str(found)
 
 
 def special_ids(folder: Path, facts: ModelFacts) -> tuple[tuple[int, ...], int]:

@@ -9,9 +9,10 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
-from trtspec.triton import pbtxt, pipeline
+from trtspec.triton import launch, pbtxt, pipeline
 from trtspec.triton.pbtxt import Model
 from trtspec.triton.plan import TOKENIZER, RepositoryPlan, plan_for
+from trtspec.triton.readme import readme
 
 __all__ = ["POLICY_FILE", "RepositoryPlan", "key_facts", "plan_for", "write_repository"]
 
@@ -25,6 +26,7 @@ _WORDS = (
     "tokenizer_config.json",
     "special_tokens_map.json",
     "chat_template.jinja",
+    "chat_template.json",
     "generation_config.json",
 )
 # Files of models/common that each model gets beside its own.
@@ -47,6 +49,7 @@ def write_repository(out: Path, plan: RepositoryPlan) -> None:
             shutil.copyfile(source, version / source.name)
         if pipeline.needs_tokenizer(model):
             _copy_tokenizer(plan.tokenizer_dir, version / "tokenizer")
+    _write_launch(out, plan)
     policy = {"version": 1, "default": {"draft_len": plan.draft_len}, "tasks": {}, "by_concurrency": []}
     (out / POLICY_FILE).write_text(json.dumps(policy, indent=1) + "\n", encoding="utf-8")
 
@@ -54,8 +57,10 @@ def write_repository(out: Path, plan: RepositoryPlan) -> None:
 def key_facts(plan: RepositoryPlan) -> dict[str, object]:
     """Everything besides the tokenizer's and the engines' content that the repository depends on; JSON values."""
     models = pipeline.models(plan)
+    launched = launch_files(plan)
     return {
         "format": FORMAT,
+        **({"launch": launched} if launched else {}),
         "models": [asdict(model) for model in models],
         "sources": {
             f"{model.name}/{source.name}": hashlib.sha256(source.read_bytes()).hexdigest()
@@ -63,6 +68,25 @@ def key_facts(plan: RepositoryPlan) -> dict[str, object]:
             for source in _sources(model)
         },
     }
+
+
+def launch_files(plan: RepositoryPlan) -> dict[str, str]:
+    """Name → text of what says how to start the server; nothing for the reference engine: `trtspec serve` runs it."""
+    if plan.devices is None or plan.version is None:
+        return {}
+    said = launch.record(plan.devices, str(plan.version), str(plan.final_dir), plan.ports, plan.memory)
+    return {
+        launch.RECORD: json.dumps(said, indent=1) + "\n",
+        launch.SCRIPT: launch.script(plan.devices, plan.ports),
+        launch.README: readme(plan),
+    }
+
+
+def _write_launch(out: Path, plan: RepositoryPlan) -> None:
+    for name, text in launch_files(plan).items():
+        (out / name).write_text(text, encoding="utf-8")
+        if name == launch.SCRIPT:
+            (out / name).chmod(0o755)
 
 
 def _sources(model: Model) -> Iterator[Path]:

@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -46,6 +46,7 @@ class _Launch:
     environment: Mapping[str, str]
     runner: Runner
     port_patience: float
+    through: Callable[[Sequence[str]], Sequence[str]]
 
 
 class TritonServer:
@@ -67,11 +68,13 @@ class TritonServer:
         *,
         environment: Mapping[str, str] | None = None,
         runner: Runner | None = None,
+        through: Callable[[Sequence[str]], Sequence[str]] = list,
     ) -> TritonServer:
         """Start tritonserver on `repository` and return when every model is ready.
 
         `environment` is added to ours for the server and its Python models (such as OMP_NUM_THREADS). Output goes
-        to `log`. MissingError: no tritonserver, or a port in use. ServingError: it died or was not ready in time.
+        to `log`. `through` turns the server's argument list into the one that is run, such as one of `mpirun`.
+        MissingError: no tritonserver, or a port in use. ServingError: it died or was not ready in time.
         """
         launch = _Launch(
             repository.resolve(),
@@ -81,6 +84,7 @@ class TritonServer:
             runner or SubprocessRunner(),
             # What a killed trtspec left may include a server that is dying this very moment.
             DYING if leftovers.sweep() else 0.0,
+            through,
         )
         expected = model_names(launch.repository)
         for attempt in range(1, ATTEMPTS + 1):
@@ -107,7 +111,7 @@ class TritonServer:
             around = installation.prepare(found, folder, launch.environment)
             ports = reserve(launch.serving, launch.port_patience)
             process = launch.runner.start(
-                [found.binary, *_options(launch, ports, name), *around.options],
+                launch.through([str(found.binary), *_options(launch, ports, name), *around.options]),
                 log=launch.log,
                 grace=launch.serving.stop_timeout,
                 remove=leftovers.patterns(name),

@@ -10,11 +10,15 @@ from collections import Counter
 from pathlib import Path
 
 PROGRAM = "triton_python_backend_stub"
+SERVER = "tritonserver"
 DEAD = "ZX"
 
 
 def running_models(server_pid: int) -> Counter[str]:
-    """Live stubs of a server by the model they run, from /proc; the stub's first argument is .../NAME/1/model.py."""
+    """Live stubs of a server by the model they run, from /proc; the stub's first argument is .../NAME/1/model.py.
+
+    `server_pid` may also be that of the `mpirun` that has started the server.
+    """
     found: Counter[str] = Counter()
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -22,9 +26,17 @@ def running_models(server_pid: int) -> Counter[str]:
             with contextlib.suppress(OSError, ValueError, IndexError):
                 program, model = Path(f"/proc/{entry}/cmdline").read_bytes().decode().split("\0")[:2]
                 state, parent = _state_and_parent(int(entry))
-                if program.endswith(PROGRAM) and parent == server_pid and state not in DEAD:
+                if not program.endswith(PROGRAM) or state in DEAD:
+                    continue
+                if parent == server_pid or _started_by(parent, server_pid):
                     found[Path(model).parts[-3]] += 1
     return found
+
+
+def _started_by(pid: int, mpirun: int) -> bool:
+    """Whether `pid` is a server, and `mpirun` its parent."""
+    program = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")[0]
+    return program.endswith(SERVER) and _state_and_parent(pid)[1] == mpirun
 
 
 def is_alive(pid: int) -> bool:

@@ -79,6 +79,7 @@ def migrate(path: Path, out: Path | None = None) -> Migration:
     found = Migration(copy.deepcopy(yaml.safe_load(path.read_text(encoding="utf-8"))))
     _backend(found, config)
     _speculation(found, config)
+    _serving(found)
     _placement(found)
     _policy(found, config)
     found.changes += [Change(key, "lost", why) for key, why in ALWAYS]
@@ -113,11 +114,6 @@ def _backend(found: Migration, config: RunConfig) -> None:
         if key in engine:
             why = "there is no engine to build"
             found.changes.append(Change(f"engine.{key}", "lost", why, engine.pop(key)))
-    serving = found.document.get("serving") or {}
-    for key in SERVING_ONLY:
-        if key in serving:
-            why = "a setting of the models of TensorRT engines; the LLM API has its own (engine.pytorch.options)"
-            found.changes.append(Change(f"serving.{key}", "lost", why, serving.pop(key)))
     for role in ROLES[::-1]:
         if not config.pair[role].quantization.plain:
             why = "written as a Hugging Face checkpoint (modelopt's unified export) instead of TensorRT-LLM's"
@@ -135,6 +131,8 @@ def _speculation(found: Migration, config: RunConfig) -> None:
         if threshold is not None:
             why = "it belongs to acceptance by logits"
             found.changes.append(Change("speculation.acceptance_threshold", "lost", why, threshold))
+        if block.pop("fast_logits", None):
+            found.changes.append(Change("speculation.fast_logits", "lost", "it belongs to acceptance by logits", True))
     if given.max_draft_len != given.k:
         found.document["speculation"] = block = {**block, "max_draft_len": given.k, "draft_len": given.k}
         why = "every round drafts the same number of tokens; longer drafts cannot be asked for"
@@ -142,6 +140,14 @@ def _speculation(found: Migration, config: RunConfig) -> None:
     if config.validation.temperature > 0:
         why = "drafts are the draft's likeliest tokens; sampled answers accept fewer of them than rejection sampling"
         found.changes.append(Change("validation.temperature", "changed", why, config.validation.temperature))
+
+
+def _serving(found: Migration) -> None:
+    block = found.document.get("serving") or {}
+    for key in SERVING_ONLY:
+        if key in block:
+            why = "a setting of the models of TensorRT engines; the LLM API has its own (engine.pytorch.options)"
+            found.changes.append(Change(f"serving.{key}", "lost", why, block.pop(key)))
 
 
 def _placement(found: Migration) -> None:

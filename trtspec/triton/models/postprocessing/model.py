@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from vocabulary import Vocabulary
 from wire import Inputs, Parameters, refuse_numpy_2, response, strings
 
@@ -17,11 +18,18 @@ class TritonPythonModel:
         refuse_numpy_2()
         given = Parameters(args)
         folder = Path(__file__).parent / given.text("tokenizer_dir", "tokenizer")
+        self._counts = "NUM_OUTPUT_TOKENS" in given.outputs
         self._vocabulary = Vocabulary(folder, skip_special=given.flag("skip_special_tokens", True))
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request: OUTPUT has a text per beam, without a batch dimension."""
-        return [response({"OUTPUT": strings(*self._texts(Inputs.of(request)))}) for request in requests]
+        return [self._answer(Inputs.of(request)) for request in requests]
+
+    def _answer(self, inputs: Inputs) -> Any:
+        lengths = inputs.array("SEQUENCE_LENGTH")
+        counts = {"NUM_OUTPUT_TOKENS": lengths.reshape(len(lengths), -1).sum(axis=1, keepdims=True, dtype=np.int32)}
+        # Declared only for TensorRT-LLM versions whose backend does not count.
+        return response({"OUTPUT": strings(*self._texts(inputs)), **(counts if self._counts else {})})
 
     def _texts(self, inputs: Inputs) -> list[str]:
         lengths = inputs.array("SEQUENCE_LENGTH").reshape(-1)

@@ -66,10 +66,15 @@ class Settings:
     skip_special_tokens: bool
     end_ids: tuple[int, ...]
     max_concurrent_requests: int
+    llm_names: dict[str, str]
+    """Our name of an input -> the LLM models', where their version names it otherwise."""
+    llm_lacks: frozenset[str]
+    """Outputs that the LLM models of this version do not have."""
 
     @classmethod
     def of(cls, given: Parameters) -> Settings:
         """Read them; a draft model without a name means that there is none."""
+        pairs = [pair.split(":") for pair in given.text("llm_tensor_names").split(",") if pair]
         threshold = given.text("draft_acceptance_threshold")
         draft = given.text("tensorrt_llm_draft_model_name")
         return cls(
@@ -83,6 +88,8 @@ class Settings:
             skip_special_tokens=given.flag("skip_special_tokens", True),
             end_ids=given.ids("end_ids"),
             max_concurrent_requests=given.number("max_concurrent_requests", 16),
+            llm_names={ours.strip(): theirs.strip() for ours, theirs in pairs},
+            llm_lacks=frozenset(name.strip() for name in given.text("llm_lacks_outputs").split(",")),
         )
 
 

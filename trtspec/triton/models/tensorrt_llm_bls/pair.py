@@ -59,7 +59,7 @@ class Pair:
         """At most `count` tokens after `ids`. The draft may stop early at an end token or stop word."""
         wanted = [*_TOKENS, "generation_logits"] if self._job.draft_logits else _TOKENS
         asked = {"return_generation_logits": _flag(True)} if self._job.draft_logits else {}
-        answer = self._caller.decoupled(self._settings.draft, self._call(ids, count) | asked, wanted)
+        answer = self._ask(self._settings.draft, self._call(ids, count) | asked, wanted)
         tokens = _new_tokens(answer)[:count]
         if not self._job.draft_logits or not tokens:
             return Draft(tokens)
@@ -88,8 +88,14 @@ class Pair:
         return self._target(tensors, wanted)
 
     def _target(self, tensors: dict[str, Array], wanted: list[str]) -> Verdict:
-        answer = self._caller.decoupled(self._settings.target, tensors, wanted)
+        answer = self._ask(self._settings.target, tensors, wanted)
         return Verdict(_new_tokens(answer), answer)
+
+    def _ask(self, model: str, tensors: dict[str, Array], wanted: list[str]) -> dict[str, Array]:
+        """Call an LLM model, whose version may name inputs otherwise and lack some outputs."""
+        names, lacks = self._settings.llm_names, self._settings.llm_lacks
+        given = {names.get(name, name): array for name, array in tensors.items()}
+        return self._caller.decoupled(model, given, [name for name in wanted if name not in lacks])
 
     def _preprocess(self) -> Prompt:
         inputs = self._job.inputs
