@@ -1,6 +1,6 @@
 """Write a trained model as a Hugging Face folder, and read one back.
 
-    python -m scripts.tiny_pair.export target WORK/target.pt configs/tiny/target
+    python -m scripts.tiny_pair.export target WORK/target configs/tiny/target
 
 exports a checkpoint while its training is still running.
 """
@@ -17,6 +17,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+
+from trtspec.distil.state import TENSORS, newest
 
 from .model import BOS_ID, EOS_ID, MAX_POSITIONS, NORM_EPS, PAD_ID, ROPE_THETA, SHAPES, VOCAB_SIZE, Llama, Shape
 
@@ -86,8 +88,19 @@ def load_model(folder: Path, role: str) -> Llama:
     return model.eval()
 
 
+def load_state(model: Llama, folder: Path) -> Llama:
+    """The weights of the newest training state in `folder`, into `model`."""
+    found = newest(folder)
+    if found is None:
+        raise SystemExit(f"{folder} holds no training state: run that stage first")
+    tensors: dict[str, Tensor] = load_file(str(found / TENSORS))
+    weights = {name[6:]: tensor for name, tensor in tensors.items() if name.startswith("model.")}
+    if model.shape.tied:
+        weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    model.load_state_dict(weights)
+    return model
+
+
 if __name__ == "__main__":
     role, checkpoint, destination = sys.argv[1:]
-    snapshot = Llama(SHAPES[role])
-    snapshot.load_state_dict(torch.load(checkpoint)["model"])
-    save_model(snapshot, Path(destination))
+    save_model(load_state(Llama(SHAPES[role]), Path(checkpoint)), Path(destination))

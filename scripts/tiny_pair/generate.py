@@ -4,10 +4,13 @@
 # mypy: allow-untyped-decorators
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import torch
 from torch import Tensor
+
+from trtspec.store import write_atomic
 
 from .data import Piece
 from .model import EOS_ID, PAD_ID, Cache, Llama
@@ -18,11 +21,10 @@ RAW_PROMPT_TOKENS = 100
 COUNT = 800
 
 
-def own_texts(target: Llama, pieces: list[Piece], work: Path, count: int = COUNT) -> list[Piece]:
-    """Greedy continuations of training prompts, kept in a file for a resumed run."""
-    path = work / "own-texts.pt"
+def own_texts(target: Llama, pieces: list[Piece], path: Path, count: int = COUNT) -> list[Piece]:
+    """Greedy continuations of training prompts, kept in the file `path` for a resumed run."""
     if path.exists():
-        saved: list[tuple[list[int], int]] = torch.load(path)
+        saved: list[tuple[list[int], int]] = json.loads(path.read_text(encoding="utf-8"))
         return [Piece(ids, prompt) for ids, prompt in saved]
     prompts = [_prompt_of(piece) for piece in pieces]
     step = max(1, len(prompts) // count)
@@ -34,7 +36,7 @@ def own_texts(target: Llama, pieces: list[Piece], work: Path, count: int = COUNT
         for prompt, answer in zip(batch, continue_greedily(target, batch), strict=True):
             texts.append(Piece(prompt + answer, len(prompt)))
         print(f"own texts: {len(texts)} of {len(chosen)}", flush=True)
-    torch.save([(text.ids, text.prompt) for text in texts], path)
+    write_atomic(path, json.dumps([(text.ids, text.prompt) for text in texts]))
     return texts
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checkpoint.madefamilies import CONFIGS, write_family
@@ -91,18 +91,34 @@ def test_quantized_weights_lie_within_their_rounding(weights: str, tensor: int, 
     assert list(broken_scales(Comparison.open(model, out).checkpoint)) == []
 
 
-@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.fixture(scope="module")
+def biased(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Eight ranks of four KV heads, 50 rows padded to 56, biases: copies and padding are there to be damaged."""
+    return made(tmp_path_factory.mktemp("biased"), "llama-biased", tensor=8)
+
+
+def is_found(model: Path, out: Path, info: TensorInfo, at: int, bit: int) -> bool:
+    """Whether a flipped bit is; it is put back."""
+    before = peek(info)[at]
+    poke(info, bytes([before ^ (1 << bit)]), at)
+    found = {t.name for t in wrong(model, out)}
+    poke(info, bytes([before]), at)
+    return info.name in found
+
+
+@settings(max_examples=25)
 @given(data=st.data())
-def test_any_flipped_bit_of_any_rank_is_found(data: st.DataObject, tmp_path_factory: Any) -> None:
-    root = tmp_path_factory.mktemp("flip")
-    # Eight ranks of four KV heads, and 50 rows padded to 56: copies and padding are there to be damaged as well.
-    model, out = made(root, "llama", tensor=8)
-    rank = data.draw(st.integers(0, 7))
-    header = read_header(out / f"rank{rank}.safetensors")
+def test_any_flipped_bit_of_any_rank_is_found(data: st.DataObject, biased: tuple[Path, Path]) -> None:
+    model, out = biased
+    header = read_header(out / f"rank{data.draw(st.integers(0, 7))}.safetensors")
     info = header[data.draw(st.sampled_from(sorted(header)))]
-    at = data.draw(st.integers(0, info.nbytes - 1))
-    poke(info, bytes([peek(info)[at] ^ (1 << data.draw(st.integers(0, 7)))]), at)
-    assert info.name in {t.name for t in wrong(model, out)}
+    assert is_found(model, out, info, data.draw(st.integers(0, info.nbytes - 1)), data.draw(st.integers(0, 7)))
+
+
+@pytest.mark.parametrize("kind", ["attention.dense.bias", "mlp.proj.bias"])
+def test_a_flipped_bit_in_a_copy_of_a_row_parallel_bias_is_found(kind: str, biased: tuple[Path, Path]) -> None:
+    model, out = biased
+    assert is_found(model, out, place(out, f"transformer.layers.1.{kind}", rank=5), 3, 6)
 
 
 @pytest.mark.parametrize("weights", ["int4_rtn", "fp8_pc_pt"])
@@ -170,6 +186,32 @@ def test_a_wrong_or_lost_claim_is_found(key: str, tmp_path: Path) -> None:
         assert [c.key for c in wrong_claims(comparison.plan.config, held | {key: value})] == [key]
 
 
+@pytest.mark.parametrize(
+    ("family", "key", "value"),
+    [
+        ("llama", "hidden_act", None),
+        ("llama", "position_embedding_type", None),
+        ("mixtral", "moe", None),
+        ("gemma2", "attn_logit_softcapping", None),
+        ("gemma3", "rope_local_base_freq", None),
+        ("gemma2", "architecture", "LlamaForCausalLM"),
+        ("llama", "architecture", None),
+        ("mixtral", "mapping", {"tp_size": 2, "moe_tp_size": 1, "moe_ep_size": 2}),
+        ("llama", "mapping", {"tp_size": 2, "world_size": 4}),
+    ],
+)
+def test_what_a_loader_would_guess_or_refuse_is_found(family: str, key: str, value: object, tmp_path: Path) -> None:
+    comparison = Comparison.open(*made(tmp_path, family, tensor=2))
+    found = wrong_claims(comparison.plan.config, {**comparison.checkpoint.config, key: value})
+    assert {claim.key.partition(".")[0] for claim in found} == {key}
+
+
+def test_architectures_that_one_class_loads_are_no_fault(tmp_path: Path) -> None:
+    comparison = Comparison.open(*made(tmp_path, "mistral"))
+    held = {**comparison.checkpoint.config, "architecture": "LlamaForCausalLM"}
+    assert wrong_claims(comparison.plan.config, held) == []
+
+
 def test_windows_that_moved_are_found(tmp_path: Path) -> None:
     model, out = made(tmp_path, "gemma2")
     comparison = Comparison.open(model, out)
@@ -218,7 +260,9 @@ def test_a_tensor_too_many_and_one_too_few_are_named(tmp_path: Path) -> None:
 def test_broken_folders_are_errors_not_verdicts(tmp_path: Path) -> None:
     model, out = made(tmp_path)
     config = json.loads((out / "config.json").read_text())
-    for damage in ({"dtype": "int3"}, {"mapping": {"tp_size": 2, "pp_size": 1}}, {"num_hidden_layers": 7}):
+    damages = ({"dtype": "int3"}, {"mapping": {"tp_size": 2, "pp_size": 1}}, {"num_hidden_layers": 7},
+               {"vocab_size": None}, {"num_attention_heads": None})  # fmt: skip
+    for damage in damages:
         (out / "config.json").write_text(json.dumps(config | damage))
         with pytest.raises(ModelFileError):
             list(Comparison.open(model, out).tensors())

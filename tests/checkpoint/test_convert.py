@@ -180,7 +180,10 @@ BROKEN: dict[str, tuple[Any, str]] = {
     "mixed": (lambda f: change(f, Q, dtype="F16", data=bytes(512)), "several types.*set the model's dtype"),
     "rows": (lambda f: set_key(f, vocab_size=64), r"does not fit config.json.*\[50, 16\].*\[64, 16\]"),
     "fewer layers": (lambda f: set_key(f, num_hidden_layers=1), "'model.layers.1.*has no place"),
-    "quantized": (lambda f: set_key(f, quantization_config={"quant_method": "hqq"}), "cannot be converted exactly.*hqq"),
+    "quantized": (
+        lambda f: set_key(f, quantization_config={"quant_method": "hqq"}),
+        "cannot be converted exactly.*hqq",
+    ),
     "architecture": (lambda f: set_key(f, architectures=["GPT2LMHeadModel"]), "GPT2LMHeadModel.*LlamaForCausalLM"),
     "activation": (lambda f: set_key(f, hidden_act="gelu"), "hidden_act"),
     "rope type": (lambda f: set_key(f, rope_scaling={"rope_type": "ntk", "factor": 2.0}), "'ntk' is not.*llama3"),

@@ -91,6 +91,9 @@ def test_gemmas() -> None:
     assert all(f.norm_plus_one and f.embed_scale for f in (one, two, three))
     assert (one.query_scalar, two.query_scalar, three.query_scalar) == (None, 16.0, 16.0)
     assert (two.attn_softcap, two.final_softcap, three.attn_softcap) == (50.0, 30.0, None)
+    # Gemma3Attention keeps attn_logit_softcapping and never passes it on.
+    assert facts("gemma3", attn_logit_softcapping=50.0, final_logit_softcapping=30.0).attn_softcap is None
+    assert facts("gemma3", attn_logit_softcapping=50.0, final_logit_softcapping=30.0).final_softcap == 30.0
     assert (one.rope_local, two.rope_local, three.rope_local) == (None, None, Rope(10000.0, "default", {}))
     assert [f.qk_norm for f in (one, two, three)] == [False, False, True]
 

@@ -20,8 +20,9 @@ from trtspec.measurement.profile_result import (
     rule_of,
     write_profile,
 )
-from trtspec.measurement.profile_store import Unfinished, file_hashes, profile_key
+from trtspec.measurement.profile_store import Unfinished, profile_key
 from trtspec.measurement.reading import RULES, Reading, Setting, TokenPrompt
+from trtspec.pairing.measured import file_hashes
 
 
 def test_every_figure_follows_from_the_histogram() -> None:

@@ -154,7 +154,7 @@ def test_a_repository_that_would_not_load_is_not_published(tmp_path: Path, monke
     assert not config.repository_dir.exists()
 
 
-@pytest.mark.parametrize("backend", ["tensorrt", "pytorch"])
+@pytest.mark.parametrize("backend", ["tensorrt"])
 def test_gpu_backends_end_in_exit_3_and_say_what_is_missing(
     tmp_path: Path, backend: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -156,3 +156,12 @@ def test_a_broken_policy_is_an_error(tmp_path: Path) -> None:
     policy(path, version=2)
     with pytest.raises(ConfigError, match="policy cannot be read"):
         migrate(path)
+
+
+def test_settings_of_the_engines_models_are_lost_and_named(tmp_path: Path) -> None:
+    serving = {"http_port": 0, "mode": "orchestrator", "draft_parameters": {"enable_chunked_context": True}}
+    logits = {"acceptance": "logits", "fast_logits": True}
+    found = migrate(file(tmp_path, serving=serving, speculation=logits))
+    assert found.document["serving"] == {"http_port": 0}
+    assert "fast_logits" not in found.document["speculation"]
+    assert {"serving.mode", "serving.draft_parameters", "speculation.fast_logits"} <= keys(found, "lost")

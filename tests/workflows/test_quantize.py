@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.checkpoint.quantize.made import calibration
 from tests.fakes import FakeProcess, FakeRunner
 from tests.workflows.pair import SHIPPED, own_pair
 from trtspec.checkpoint.compare import Comparison
@@ -189,7 +190,7 @@ class Exporting(FakeRunner):
         given = json.loads((Path(job["model"]) / "config.json").read_text())
         (out / "config.json").write_text(json.dumps(given | self.config))
         (out / "model.safetensors").write_bytes(b"weights")
-        (Path(job["out"]) / "calibration.safetensors").write_bytes(b"")
+        calibration(Path(job["out"]), {})
         return super().start(command, log=log, grace=grace, remove=remove, cwd=cwd, environment=environment)
 
 

@@ -18,7 +18,7 @@ from trtspec.config import ModelSource, RunConfig
 from trtspec.errors import ConfigError
 from trtspec.hashing import HashMemo
 from trtspec.measurement.profile_result import profile_path, write_profile
-from trtspec.measurement.profile_store import file_hashes
+from trtspec.pairing.measured import file_hashes
 from trtspec.pairing.selection import Judged, Selection
 from trtspec.workflows.select import Options, select
 

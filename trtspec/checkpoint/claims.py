@@ -22,8 +22,14 @@ OWN = (
 NEEDED = (
     *("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads"),
     *("num_key_value_heads", "head_size", "norm_epsilon", "max_position_embeddings", "rotary_base", "rotary_scaling"),
+    *("hidden_act", "position_embedding_type", "moe", "query_pre_attn_scalar", "rope_local_base_freq"),
+    *("attn_logit_softcapping", "final_logit_softcapping", "_sliding_window_pattern", "moe_intermediate_size"),
 )
 """Keys without which a loader would take a default of its own."""
+LAYOUT = ("world_size", "tp_size", "pp_size", "cp_size", "moe_tp_size", "moe_ep_size")
+"""Keys of `mapping` that must agree with one another, as TensorRT-LLM's Mapping asserts."""
+LLAMAS = {"LlamaForCausalLM", "MistralForCausalLM", "MixtralForCausalLM"}
+"""Architectures that TensorRT-LLM loads with one class (models/__init__.py, MODEL_MAP)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,12 @@ def wrong_claims(expected: Mapping[str, Any], held: Mapping[str, Any]) -> list[C
             continue
         if absent or not _same(value, held[key]):
             found.append(Claim(key, value, held.get(key)))
-    return found
+    architecture = held.get("architecture")
+    if architecture != wanted["architecture"] and not {architecture, wanted["architecture"]} <= LLAMAS:
+        found.append(Claim("architecture", wanted["architecture"], architecture))
+    mapping = held.get("mapping") or {}
+    differing = [key for key in LAYOUT if mapping.get(key, wanted["mapping"][key]) != wanted["mapping"][key]]
+    return found + [Claim(f"mapping.{key}", wanted["mapping"][key], mapping[key]) for key in differing]
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -57,7 +68,7 @@ def _same(one: Any, other: Any) -> bool:
     if isinstance(one, list) and isinstance(other, list):
         return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, int | float) and isinstance(other, int | float) and not isinstance(one, bool):
-        return math.isclose(one, other, rel_tol=1e-6, abs_tol=1e-12)
+        return math.isclose(one, other, rel_tol=1e-7, abs_tol=1e-12)
     return bool(one == other)
 
 

@@ -146,7 +146,8 @@ def _plain(comparison: Comparison, name: str, rule: Rule, held: Stored) -> Compa
             continue
         unlike = mine.view(f"u{mine.itemsize}") != codes.view(f"u{codes.itemsize}")
         differing += int(unlike.sum())
-        gap = np.abs(decode(mine, held.dtype) - decode(codes, held.dtype), dtype=np.float64)
+        with np.errstate(invalid="ignore"):  # infinity - infinity
+            gap = np.abs(decode(mine, held.dtype) - decode(codes, held.dtype), dtype=np.float64)
         # A NaN on one side is as far away as can be.
         gap = np.where(np.isnan(gap) & unlike, np.inf, np.nan_to_num(gap))
         error, difference = max(error, float(gap.max())), difference + float(np.square(gap).sum())

@@ -57,7 +57,10 @@ class Checkpoint:
         """Read config.json and every rank's header; ModelFileError names what is broken or absent."""
         config = read_object(folder / CONFIG, fix="a checkpoint has a config.json beside its rank files")
         config = config.get("pretrained_config", config)  # as an engine folder of the reference backend holds it
-        mapping = Keys(config, folder / CONFIG).block("mapping") or Keys({}, folder / CONFIG)
+        keys = Keys(config, folder / CONFIG)
+        for key in ("vocab_size", "num_attention_heads"):
+            keys.integer(key)  # what merging ranks needs
+        mapping = keys.block("mapping") or Keys({}, folder / CONFIG)
         tensor, pipeline = (mapping.integer(key, 1, most=1 << 16) for key in ("tp_size", "pp_size"))
         found: dict[str, tuple[TensorInfo, ...]] = {}
         first = 0
@@ -67,7 +70,7 @@ class Checkpoint:
             for name in headers[0]:
                 found.setdefault(_global(name, first), _of_all(name, headers, folder))
             first += count
-        wanted = Keys(config, folder / CONFIG).integer("num_hidden_layers", most=10_000)
+        wanted = keys.integer("num_hidden_layers", most=10_000)
         if first != wanted:
             raise ModelFileError(
                 "layers are missing", where=folder, found=f"{first} in the files", expected=f"{wanted} by {CONFIG}"

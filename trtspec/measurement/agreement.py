@@ -16,7 +16,8 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Agreement:
-    """`difference`: largest |difference| of two logits; `largest`: largest |logit| of the first run.
+    """`difference`: largest |difference| of two logits; `largest`: largest |logit| of the first run; `typical`: what
+    the largest difference of a position does not exceed at 99 of 100 positions.
 
     KL(first ‖ second) in nats per position; `top1`: share of positions with the same likeliest token.
     """
@@ -24,6 +25,7 @@ class Agreement:
     texts: int
     positions: int
     difference: float
+    typical: float
     largest: float
     kl_mean: float
     kl_max: float
@@ -32,11 +34,19 @@ class Agreement:
     @property
     def relative(self) -> float:
         """Largest difference ÷ largest logit."""
-        return self.difference / self.largest if self.largest else float(self.difference > 0)
+        return self._share(self.difference)
+
+    @property
+    def relative_typical(self) -> float:
+        """Typical difference ÷ largest logit."""
+        return self._share(self.typical)
 
     def as_dict(self) -> dict[str, Any]:
         """All figures."""
-        return {**asdict(self), "relative": self.relative}
+        return {**asdict(self), "relative": self.relative, "relative_typical": self.relative_typical}
+
+    def _share(self, difference: float) -> float:
+        return difference / self.largest if self.largest else float(difference > 0)
 
 
 def agreement(
@@ -47,21 +57,22 @@ def agreement(
 ) -> Agreement:
     """Compare on every position of `texts` (token ids), one text at a time; not finite logits disagree entirely."""
     vocab = min(first.vocab_size, second.vocab_size)
-    differences, largest, divergences, same = [0.0], [0.0], [np.zeros(0)], 0
+    differences, largest, divergences, same = [np.zeros(0)], [0.0], [np.zeros(0)], 0
     for number, ids in enumerate(texts, start=1):
         one, other = (scorer.logits(ids, 0)[:, :vocab].astype(np.float64) for scorer in (first, second))
         gap = np.abs(one - other)
-        differences.append(float(np.where(np.isfinite(gap), gap, np.inf).max()))
+        differences.append(np.where(np.isfinite(gap), gap, np.inf).max(-1))
         largest.append(float(np.abs(one).max()))
         divergences.append(_divergence(one, other))
         same += int((one.argmax(-1) == other.argmax(-1)).sum())
         if progress is not None:
             progress(number, len(texts))
-    every = np.concatenate(divergences)
+    every, gaps = np.concatenate(divergences), np.concatenate(differences)
     return Agreement(
         texts=len(texts),
         positions=len(every),
-        difference=max(differences),
+        difference=float(gaps.max(initial=0.0)),
+        typical=float(np.quantile(gaps, 0.99, method="lower")) if len(gaps) else 0.0,
         largest=max(largest),
         kl_mean=float(every.mean()) if len(every) else 0.0,
         kl_max=float(every.max(initial=0.0)),

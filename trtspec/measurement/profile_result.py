@@ -93,11 +93,7 @@ class ProfileConditions(Record):
 
     def summary(self) -> str:
         """In one line, to stand beside numbers."""
-        if self.temperature == 0.0:
-            return f"greedy, K up to {self.k_max}, seed {self.seed}"
-        how = f"temperature {self.temperature:g}"
-        how += f", top-k {self.top_k}" if self.top_k else ""
-        how += f", top-p {self.top_p:g}" if self.top_p < 1.0 else ""
+        how = measured.sampling_text(self.temperature, self.top_k, self.top_p)
         return f"{how}, K up to {self.k_max}, seed {self.seed}"
 
 

@@ -8,21 +8,12 @@ from pathlib import Path
 from pydantic import TypeAdapter
 
 from trtspec.config import Role
-from trtspec.hashing import HashMemo
 from trtspec.measurement.reading import Reading, Setting, TokenPrompt
 from trtspec.store import content_key, write_atomic
 
 FORMAT = 1
 """Raised when the same models and prompts would be measured differently: part of a profile's key."""
-IDENTITY = ("config.json", "*.safetensors")
-"""Files whose content identifies a model."""
 _READINGS: TypeAdapter[list[Reading]] = TypeAdapter(list[Reading])
-
-
-def file_hashes(folder: Path, memo: HashMemo) -> dict[str, str]:
-    """Name: SHA-256 of the files that identify a model."""
-    files = sorted({p for pattern in IDENTITY for p in folder.glob(pattern) if p.is_file()})
-    return {path.name: memo.sha256(path) for path in files}
 
 
 def prompts_hash(prompts: Sequence[TokenPrompt]) -> str:

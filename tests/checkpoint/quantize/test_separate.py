@@ -11,6 +11,7 @@ import pytest
 
 from tests.checkpoint.madefamilies import write_family
 from tests.checkpoint.quantize.conftest import token_prompts
+from tests.checkpoint.quantize.made import calibration
 from tests.fakes import FakeRunner
 from trtspec.checkpoint.facts import ModelFacts
 from trtspec.checkpoint.quantize import separate
@@ -74,7 +75,7 @@ def job(folder: Path) -> separate.Job:
 def test_progress_and_notes_are_read_from_the_log(tmp_path: Path) -> None:
     told: list[object] = []
     text = "chatter\nprogress 1 2\nnote almost there\nprogress 2 2\nprogress x y\n"
-    (tmp_path / "calibration.safetensors").touch()
+    calibration(tmp_path, {})
     runner = FakeRunner([(0, text)])
     separate.calibrate(
         job(tmp_path), tmp_path, tmp_path / "log", runner=runner, about={"method": "modelopt"},
@@ -88,7 +89,7 @@ def test_progress_and_notes_are_read_from_the_log(tmp_path: Path) -> None:
 
 def test_the_environment_of_the_configuration_runs_it(tmp_path: Path) -> None:
     runner = FakeRunner([(0, "")])
-    (tmp_path / "calibration.safetensors").touch()
+    calibration(tmp_path, {})
     separate.calibrate(
         job(tmp_path), tmp_path, tmp_path / "log", python=Path("/opt/modelopt/bin/python"), runner=runner
     )
@@ -97,9 +98,30 @@ def test_the_environment_of_the_configuration_runs_it(tmp_path: Path) -> None:
 
 def test_what_the_worker_says_is_the_error(tmp_path: Path) -> None:
     runner = FakeRunner([(3, "loading\nerror its experts are in one tensor\nTraceback")])
-    with pytest.raises(BuildError, match=r"calibration failed \(found its experts") as caught:
+    with pytest.raises(BuildError, match=r"calibration failed: .* exit code 3 \(found its experts") as caught:
         separate.calibrate(job(tmp_path), tmp_path, tmp_path / "log", runner=runner)
     assert caught.value.context["log"] == str(tmp_path / "log")
+
+
+def test_a_worker_that_was_killed(tmp_path: Path) -> None:
+    (tmp_path / "log").write_text("$ an earlier run\nerror of that run\n$ this run\n")
+    with pytest.raises(BuildError, match=r"failed: its process was ended by SIGKILL \(found no output"):
+        separate.calibrate(job(tmp_path), tmp_path, tmp_path / "log", runner=FakeRunner([(-9, "")]))
+
+
+def test_a_result_that_cannot_be_read_is_a_failure(tmp_path: Path) -> None:
+    """Published, it would be used again and again."""
+    (tmp_path / "calibration.safetensors").write_bytes(b"nonsense")
+    with pytest.raises(BuildError, match="result cannot be read: impossible header length"):
+        separate.calibrate(job(tmp_path), tmp_path, tmp_path / "log", runner=FakeRunner([(0, "")]))
+
+
+def test_a_python_that_answers_nonsense(tmp_path: Path) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 42\n")
+    python.chmod(0o755)
+    with pytest.raises(MissingError, match="it said '42"):
+        separate.versions(python)
 
 
 def test_a_crash_shows_the_end_of_the_log(tmp_path: Path) -> None:
