@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -44,6 +45,8 @@ def test_a_good_checkpoint_is_good(model: Path, checkpoint: Path) -> None:
     assert found.logits.relative < 1e-5
     assert found.logits.top1 == 1.0
     assert found.as_dict()["verdict"] == "good"
+    wrong = replace(found.logits, difference=2e-3 * found.logits.largest)
+    assert not replace(found, logits=wrong).holds, "one position far off is a fault, not rounding"
 
 
 def test_a_model_without_words_is_compared_on_random_tokens(model: Path, checkpoint: Path, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from trtspec.backends.scoring.huggingface import kernel
 from trtspec.checkpoint.early_exit import plan_early_exit, write_early_exit
 from trtspec.checkpoint.facts import CONFIG, ModelFacts, read_config
 from trtspec.distil.recipe import Recipe, Scratch
@@ -101,9 +102,9 @@ def _from_nothing(target: Path, sizes: Scratch) -> Any:
 
     with tempfile.TemporaryDirectory(prefix="trtspec-student-") as scratch:
         (Path(scratch) / CONFIG).write_text(json.dumps(scratch_config(target, sizes)), encoding="utf-8")
-        config, kernel = AutoConfig.from_pretrained(scratch, trust_remote_code=False), _kernel(Path(scratch))
+        config, attention = AutoConfig.from_pretrained(scratch, trust_remote_code=False), kernel(Path(scratch))
     try:
-        return AutoModelForCausalLM.from_config(config, trust_remote_code=False, **kernel).float()
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False, **attention).float()
     except (ValueError, TypeError, RuntimeError, ZeroDivisionError) as error:
         raise ConfigError(f"no model has these sizes: {error}", where=target / CONFIG) from None
 
@@ -126,14 +127,8 @@ def _load(folder: Path, dtype: Any) -> Any:
 
     try:
         return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, local_files_only=True, use_safetensors=True, trust_remote_code=False, **_kernel(folder)
+            folder, dtype=dtype, local_files_only=True, use_safetensors=True, trust_remote_code=False, **kernel(folder)
         )
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise ModelFileError(f"transformers cannot load this model: {first}", where=folder) from None
-
-
-def _kernel(folder: Path) -> dict[str, str]:
-    # transformers' faster kernels leave out the cap on attention scores, for which Gemma 2 was trained.
-    capped = ModelFacts.read(folder).attn_softcap is not None
-    return {"attn_implementation": "eager"} if capped else {}

@@ -20,7 +20,7 @@ from tests.fakes import FakeRunner
 from trtspec.backends.launchers.base import Cancelled, StepFailed
 from trtspec.backends.launchers.slurm import SlurmLauncher, launch, options, script, write_script
 from trtspec.config.building import Slurm
-from trtspec.errors import BuildError, ConfigError
+from trtspec.errors import BuildError, ConfigError, MissingError
 
 FULL = Slurm(
     partition="gpu", account="team", qos="high", constraint="h100", memory="512G", modules=("cuda/13.1", "openmpi"),
@@ -126,6 +126,19 @@ def test_jobs_are_cancelled_when_nobody_wants_them(tmp_path: Path) -> None:
         SlurmLauncher(runner, Slurm()).run([step(tmp_path, "probe"), step(tmp_path)], seen)
     assert runner.started[-1].command == ["scancel", "41", "42"]
     assert runner.processes[1].stops == 1
+
+
+def test_a_missing_scancel_does_not_hide_the_first_error(tmp_path: Path) -> None:
+    class Without(FakeRunner):
+        def run(self, command: Any, **options: Any) -> Any:
+            if command[0] == "scancel":
+                raise MissingError("cannot start scancel")
+            return super().run(command, **options)
+
+    with pytest.raises(StepFailed, match="exit code 1"):
+        SlurmLauncher(Without(outcomes=[(0, "41"), (1, "42")]), Slurm()).run(
+            [step(tmp_path, "probe"), step(tmp_path)], Seen()
+        )
 
 
 def test_sbatch_that_names_no_job(tmp_path: Path) -> None:

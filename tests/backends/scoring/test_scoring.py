@@ -50,6 +50,19 @@ def scorers() -> Iterator[dict[str, Scorer]]:
 
 
 @pytest.mark.torch
+def test_capped_attention_scores_are_capped_in_both(tmp_path: Path) -> None:
+    pytest.importorskip("transformers")
+    from tests.backends.reference.families import IDS, oracle
+
+    oracle("gemma2").save_pretrained(tmp_path)
+    with (
+        open_scorer(tmp_path, engine="reference", dtype="float32") as one,
+        open_scorer(tmp_path, engine="transformers", dtype="float32") as other,
+    ):
+        assert np.abs(one.logits(IDS, 0) - other.logits(IDS, 0)).max() < 1e-4
+
+
+@pytest.mark.torch
 @pytest.mark.parametrize("sampling", [Sampling(top_k=1), SAMPLED], ids=["greedy", "sampled"])
 def test_both_write_the_same_answers(scorers: dict[str, Scorer], sampling: Sampling) -> None:
     most = [12, 3, 20, 7, 12]

@@ -142,7 +142,9 @@ def test_a_draft_may_lose_its_reuse(tmp_path: Path) -> None:
     out = run(config, "draft", builder(notes=notes))
     recorded = json.loads((out / "config.json").read_text())["build_config"]["plugin_config"]
     assert recorded["use_paged_context_fmha"] is False
-    assert any("use_paged_context_fmha enable becomes disable" in note for note in notes.notes)
+    said = next(note for note in notes.notes if "use_paged_context_fmha enable becomes disable" in note)
+    assert "anew in each round" in said
+    assert "target" not in said
 
 
 def spoilt(change: Callable[[Path, dict[str, Any]], None]) -> Tool:
@@ -177,6 +179,13 @@ def test_failures_are_one_error_with_cause_log_and_fix(tmp_path: Path, tool: Too
     log = Path(caught.value.context["log"])
     assert log.read_text().startswith("$ trtllm-build"), "the log stays"
     assert len(tool.started) == 1, "never tried again blindly"
+
+
+def test_of_a_traceback_the_error_is_told_not_its_frames(tmp_path: Path) -> None:
+    log = "Traceback (most recent call last):\n  File x, line 3\nOSError: [Errno 28] No space left on device"
+    with pytest.raises(BuildError) as caught:
+        run(pair(tmp_path), "target", builder(Tool(outcomes=[(1, log)])))
+    assert caught.value.found == "OSError: [Errno 28] No space left on device"
 
 
 def test_the_record_of_a_refused_engine_is_kept(tmp_path: Path) -> None:

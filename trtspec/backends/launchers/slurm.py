@@ -13,7 +13,7 @@ from pathlib import Path
 
 from trtspec.backends.launchers.base import Step, StepFailed, Watch, follow
 from trtspec.config.building import Slurm
-from trtspec.errors import BuildError, ConfigError
+from trtspec.errors import BuildError, ConfigError, TrtspecError
 from trtspec.runner import Runner, tail
 from trtspec.store import write_atomic
 
@@ -74,7 +74,7 @@ class SlurmLauncher:
             log = submit_log(step)
             try:
                 self._runner.run(["scancel", *dict.fromkeys(jobs)], log=log, timeout=SUBMIT_TIMEOUT)
-            except BuildError:
+            except TrtspecError:
                 # The first error is the one to tell; scancel's stands in the log.
                 return
 

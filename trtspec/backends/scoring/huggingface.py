@@ -21,6 +21,7 @@ import numpy.typing as npt
 from trtspec.backends.reference.request import Sampling
 from trtspec.backends.reference.sampling import TOKEN, draw, probabilities, uniform
 from trtspec.backends.scoring.base import GREEDY, LONGEST, Device, Ids, asked, is_checkpoint, seeds_of, without_torch
+from trtspec.checkpoint.facts import read_config
 from trtspec.checkpoint.tensors import TensorSource
 from trtspec.config import Role
 from trtspec.errors import ConfigError, MissingError, ModelFileError
@@ -199,7 +200,12 @@ def _load(folder: Path, device: Device, dtype: str) -> Any:
     try:
         with _memory(folder):
             model = AutoModelForCausalLM.from_pretrained(
-                folder, dtype=kind, local_files_only=True, use_safetensors=True, trust_remote_code=False
+                folder,
+                dtype=kind,
+                local_files_only=True,
+                use_safetensors=True,
+                trust_remote_code=False,
+                **kernel(folder),
             ).to(device)
     except MissingError:
         raise
@@ -208,6 +214,15 @@ def _load(folder: Path, device: Device, dtype: str) -> Any:
         raise ModelFileError(f"transformers cannot load this model: {first}", where=folder) from None
     model.generation_config = GenerationConfig()
     return model.eval()
+
+
+def kernel(folder: Path) -> dict[str, str]:
+    """Arguments of `from_pretrained` for a model's attention. transformers' faster kernels leave out the cap on
+    attention scores, for which Gemma 2 was trained."""
+    config = read_config(folder)
+    text = config.get("text_config")
+    capped = (text if isinstance(text, dict) else config).get("attn_logit_softcapping")
+    return {"attn_implementation": "eager"} if capped else {}
 
 
 @contextmanager

@@ -151,7 +151,7 @@ def explain(failed: StepFailed, lines: list[str], note: Callable[[str], None]) -
     for line in told[-SHOWN:]:
         note(f"  | {line}")
     known = diagnose(told, 1 if failed.return_code is None else failed.return_code)
-    said = [line for line in told if line.startswith("trtspec-probe: ") and "{" not in line] or told[-SAID:]
+    said = [line for line in told if line.startswith("trtspec-probe: ") and "{" not in line] or _last_words(told)
     what = failed.what.removeprefix(f"{failed.step.name}: ")
     error = BuildError(
         f"{what}: {known.said}" if known else what,
@@ -160,6 +160,13 @@ def explain(failed: StepFailed, lines: list[str], note: Callable[[str], None]) -
     )
     error.context |= failed.context
     return error
+
+
+def _last_words(lines: list[str]) -> list[str]:
+    """The error that a Python traceback at the end of the log ends with; without one, the last lines."""
+    last = lines[-1:]
+    traced = any(_TRACEBACK.search(line) for line in lines[-SHOWN:])
+    return last if traced and last and last[0][:1].strip() else lines[-SAID:]
 
 
 def _refuse_traceback(lines: list[str]) -> None:

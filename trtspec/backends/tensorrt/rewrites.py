@@ -6,11 +6,19 @@ verify drafts, or has other limits than asked for. Some raise, after minutes.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trtspec.backends.tensorrt.flags import Flags, FlagValue
 from trtspec.backends.tensorrt.rules import RULES, Rule, Seen
 from trtspec.backends.tensorrt.subject import Subject
+from trtspec.config import Role
+
+NO_REUSE: Mapping[Role, str] = {
+    "target": "it could not reuse its KV cache, and the runtime would refuse it as one that verifies drafts",
+    "draft": "it cannot reuse its KV cache, and computes everything so far anew in each round",
+}
+"""What the loss of paged-context attention means."""
 
 
 @dataclass(frozen=True)
@@ -22,10 +30,11 @@ class Rewrite:
     asked: FlagValue | None
     becomes: FlagValue | None
     refused: bool
+    role: Role = "target"
 
     def __str__(self) -> str:
         change = f"--{self.flag} {_shown(self.asked)} becomes {_shown(self.becomes)}: " if self.flag else ""
-        return change + self.rule.why
+        return change + self.rule.why + (f": {NO_REUSE[self.role]}" if self.rule.breaks == "target" else "")
 
 
 @dataclass(frozen=True)
@@ -43,16 +52,16 @@ class Prediction:
 
 def predict(flags: Flags, subject: Subject) -> Prediction:
     """Apply every rule in order; a rule sees what the rules before it made."""
-    now, found = dict(flags), []
+    now, found, role = dict(flags), [], subject.role
     for rule in RULES:
         seen = Seen(now, subject)
         if not rule.when(seen):
             continue
         after, refused = rule.changes(seen), rule.refuses(subject)
         changed = {name: value for name, value in after.items() if now.get(name) != value}
-        found += [Rewrite(rule, name, now.get(name), value, refused) for name, value in changed.items()]
+        found += [Rewrite(rule, name, now.get(name), value, refused, role) for name, value in changed.items()]
         if not after:
-            found.append(Rewrite(rule, "", None, None, refused))
+            found.append(Rewrite(rule, "", None, None, refused, role))
         now |= after
     return Prediction(tuple(found), now)
 

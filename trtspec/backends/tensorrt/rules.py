@@ -14,7 +14,7 @@ from typing import Literal
 from trtspec.backends.tensorrt.flags import Flags
 from trtspec.backends.tensorrt.subject import FP8_ALGOS, Subject
 from trtspec.checkpoint.formats import FORMATS
-from trtspec.pairing.quantizing import OLDEST_SM
+from trtspec.pairing.quantizing import FP8_SM, OLDEST_SM
 from trtspec.versions import parse
 
 STRICT = parse("0.20.0")
@@ -72,7 +72,7 @@ class Seen:
     @property
     def old_gpu(self) -> bool:
         """Older than Ada."""
-        return self.subject.sm is not None and self.subject.sm < 89
+        return self.subject.sm is not None and self.subject.sm < FP8_SM
 
     @property
     def blackwell(self) -> bool:
@@ -148,7 +148,6 @@ def _swiglu(b: Seen) -> bool:
     return b.flags.get("use_fused_mlp") == "disable" and any(b.flags.get(p, "disable") != "disable" for p in plugins)
 
 
-_NO_REUSE = "the target could not reuse its KV cache, and the runtime would refuse it as one that verifies drafts"
 _KV = "preflight.kv-cache"
 _SM = "preflight.weights"
 _INT_FIX = "quantize the model otherwise, or build for another GPU"
@@ -174,7 +173,7 @@ RULES: tuple[Rule, ...] = (
     Rule("tokens-block", lambda b: b.number("max_num_tokens") < b.number("tokens_per_block"),
          lambda b: {"max_num_tokens": b.flags["tokens_per_block"]}, "a step takes at least one block of the KV cache"),
     Rule("streamingllm", lambda b: b.on("streamingllm"), _off(PAGED),
-         f"StreamingLLM has no paged-context attention: {_NO_REUSE}", "target", "leave streamingllm out"),
+         "StreamingLLM has no paged-context attention", "target", "leave streamingllm out"),
     Rule("reduce-fusion", _cannot_fuse, _off("reduce_fusion"),
          "fusing the all-reduce needs tensor parallelism and a Llama, Gemma 2 or Medusa model"),
     Rule("user-buffer", lambda b: b.on("user_buffer") and not b.on("reduce_fusion"), _off("user_buffer"),
@@ -187,16 +186,16 @@ RULES: tuple[Rule, ...] = (
     Rule("tokens-raised", lambda b: b.speculates and b.number("max_num_tokens") < b.round_tokens,
          lambda b: {"max_num_tokens": b.round_tokens}, "a round has up to max_batch_size × (max_draft_len + 1)"),
     Rule("no-context-fmha", lambda b: b.flags.get("context_fmha") == "disable", _off(FP8, PAGED),
-         f"without context FMHA there is no paged one: {_NO_REUSE}", "target", "leave context_fmha enabled"),
+         "without context FMHA there is no paged-context attention", "target", "leave context_fmha enabled"),
     Rule("fp8-attention", lambda b: b.on(FP8) and not b.fp8_weights, _off(FP8),
          "FP8 attention needs FP8, W4A8-AWQ or NVFP4 weights"),
     Rule("fp8-cache", lambda b: b.on(PAGED) and b.fp8_cache and not b.fp8_weights, _off(PAGED),
-         f"an FP8 KV cache without FP8, W4A8-AWQ or NVFP4 weights has no paged-context attention: {_NO_REUSE}",
+         "an FP8 KV cache without FP8, W4A8-AWQ or NVFP4 weights has no paged-context attention",
          "target", "set quantization.kv_cache to auto, or weights to fp8", strict=True, code=_KV),
     Rule("old-gpu", lambda b: b.old_gpu and b.fp8_weights and b.on(FP8), _off(FP8),
          "FP8 attention needs Ada or newer"),
     Rule("old-gpu-cache", lambda b: b.old_gpu and b.fp8_weights and b.fp8_cache and b.on(PAGED), _off(PAGED),
-         f"an FP8 KV cache has paged-context attention on Ada or newer only: {_NO_REUSE}", "target",
+         "an FP8 KV cache has paged-context attention on Ada or newer only", "target",
          "set quantization.kv_cache to auto", code=_KV),
     Rule("fp8-needs-cache", lambda b: b.fp8_weights and not b.fp8_cache and b.on(PAGED) and b.on(FP8), _off(FP8),
          "together with paged-context attention, FP8 attention needs an FP8 KV cache"),
@@ -204,7 +203,7 @@ RULES: tuple[Rule, ...] = (
          lambda b: b.fp8_weights and b.fp8_cache and b.on(PAGED) and not b.on(FP8) and not b.old_gpu,
          lambda _: {FP8: "enable"}, "paged-context attention on an FP8 KV cache is FP8 attention"),
     Rule("int8-cache", lambda b: b.subject.kv_algo == "INT8" and b.on(PAGED), _off(PAGED),
-         f"an INT8 KV cache has no paged-context attention: {_NO_REUSE}", "target",
+         "an INT8 KV cache has no paged-context attention", "target",
          "set quantization.kv_cache to auto, or to fp8 with fp8 weights", strict=True, code=_KV),
     Rule("context-logits",
          lambda b: b.number("max_draft_len") > 0 and b.has("gather_context_logits", "gather_all_token_logits"),

@@ -10,9 +10,10 @@ from typing import Any
 from trtspec.checkpoint.formats import FORMATS, KV_ALGOS
 from trtspec.config import Role, RunConfig
 from trtspec.errors import ModelFileError
+from trtspec.pairing.quantizing import FP8_ATTENTION, FP8_SM
 from trtspec.versions import TrtLlm
 
-FP8_ALGOS = ("FP8", "W4A8_AWQ", "NVFP4")
+FP8_ALGOS = tuple(FORMATS[name].quant_algo for name in FP8_ATTENTION)
 """Weights with which the builder keeps FP8 attention (builder.py)."""
 
 
@@ -41,7 +42,7 @@ class Subject:
     @property
     def fp8(self) -> bool:
         """FP8 attention is legal: FP8 weights and an FP8 cache, on Ada or newer."""
-        return self.quant_algo in FP8_ALGOS and self.kv_algo == "FP8" and (self.sm is None or self.sm >= 89)
+        return self.quant_algo in FP8_ALGOS and self.kv_algo == "FP8" and (self.sm is None or self.sm >= FP8_SM)
 
     @property
     def is_target(self) -> bool:
