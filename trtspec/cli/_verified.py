@@ -83,6 +83,8 @@ def _runs(found: Verified) -> Iterator[Row]:
     if logits is None:
         yield OPEN, "logits", f"not measured: {found.not_measured}"
     else:
+        from trtspec.workflows.verify_checkpoint import WORST
+
         figure, limit = found.limit
         share = f"{logits.relative:.2g} of the largest logit; {logits.relative_typical:.2g} at 99 of 100 positions"
         judged = "mean KL" if figure == "kl_mean" else "at 99 of 100 positions it"
@@ -90,7 +92,8 @@ def _runs(found: Verified) -> Iterator[Row]:
             f"{logits.texts} texts, {logits.positions} positions: largest difference {logits.difference:.3g} ({share})",
             f"KL mean {logits.kl_mean:.3g} max {logits.kl_max:.3g} nats, same first choice {logits.top1:.1%}",
         ]
-        said[-1] += f"; {judged} may be {limit:g}"
+        worst = f", {WORST * limit:g} at worst" if figure == "relative_typical" else ""
+        said[-1] += f"; {judged} may be {limit:g}{worst}"
         yield (GOOD if found.logits_hold else BAD), "logits", ", ".join(said)
     if found.acceptance is not None:
         yield GOOD, "acceptance", _change(found.acceptance)
