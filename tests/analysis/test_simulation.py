@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trtspec.analysis.acceptance import RoundHistogram
@@ -156,6 +156,7 @@ def _brute(match: list[float], withheld: list[float], max_tokens: int, k: int) -
     return Expected(accepted, tested, count, len(match))
 
 
+@settings(max_examples=40)  # each looks at all outcomes
 @given(st.data())
 def test_expected_counts_are_the_mean_over_all_outcomes(data: st.DataObject) -> None:
     n = data.draw(st.integers(1, 6))

@@ -71,6 +71,12 @@ def test_one_document_on_stdout(here: Here, capsys: pytest.CaptureFixture[str]) 
     assert "usable here: pytorch, reference" in captured.err
 
 
+def test_the_reference_engine_alone_is_no_way_to_serve_a_pair(here: Here, capsys: pytest.CaptureFixture[str]) -> None:
+    here(machines.laptop)
+    assert run(["doctor"]) == 3
+    assert "only the reference engine (configs/tiny.yaml)" in " ".join(capsys.readouterr().out.split())
+
+
 def test_usage_errors(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["doctor", "--set", "name=x"]) == 2
     assert "none is given" in capsys.readouterr().err

@@ -12,6 +12,8 @@ from trtspec.config import Role, RunConfig
 from trtspec.pairing.findings import Finding
 from trtspec.pairing.model import Model
 
+PROMPTS = next((Path(__file__).parents[2] / "configs/tiny/prompts").glob("*.jsonl"))
+"""Something to calibrate with."""
 LLAMA_70B, LLAMA_1B = "meta-llama/Llama-3.3-70B-Instruct", "meta-llama/Llama-3.2-1B-Instruct"
 LLAMA_8B = "meta-llama/Llama-3.1-8B-Instruct"
 QWEN_72B, QWEN_1B = "Qwen/Qwen2.5-72B-Instruct", "Qwen/Qwen2.5-1.5B-Instruct"
@@ -53,6 +55,7 @@ def config(
         "engine": {"backend": "tensorrt", "max_batch_size": 32, "max_input_len": 8192, "max_seq_len": 10240}
         | (engine or {}),
         "hardware": {"gpu": "h100-80gb", "count": 8} | (hardware or {}),
+        "validation": {"datasets": [{"path": PROMPTS, "domain": "any"}]},
     }
     return RunConfig.model_validate(document | sections)
 

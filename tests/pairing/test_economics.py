@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import json
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +17,9 @@ from tests.checkpoint.models import CONFIG
 from tests.pairing.pairs import TARGET, check, codes, only, run_config, write_pair
 from tests.pairing.planning import LLAMA_1B, LLAMA_70B, by_code, config, model, pair, weights
 from trtspec.analysis.acceptance import expected_tokens
+from trtspec.hashing import HashMemo
 from trtspec.pairing.economics import MOST, check_economics, economics_facts
-from trtspec.pairing.measured import ALPHAS, Acceptance, acceptance_basis
+from trtspec.pairing.measured import ALPHAS, Acceptance, Basis, acceptance_basis, file_hashes
 from trtspec.pairing.model import Model
 from trtspec.pairing.timing import bytes_per_step, timing
 
@@ -74,8 +75,13 @@ def test_given_acceptance_replaces_the_range(tmp_path: Path) -> None:
 # --- acceptance: given, measured, or a range ------------------------------------------------------------------------
 
 
-def overall(rule: str = "tokens", **figures: Any) -> dict[str, Any]:
-    return {"overall": {"rules": {rule: [{"alpha": None}, figures]}}}
+GREEDY = {"temperature": 0.0, "top_k": 0, "top_p": 1.0, "k_max": 8}
+SAMPLED = GREEDY | {"temperature": 0.8}
+
+
+def overall(rule: str = "tokens", conditions: object = GREEDY, **figures: Any) -> dict[str, Any]:
+    rules = {rule: [{"alpha": None}, figures]}
+    return {"overall": {"prompts": 300, "rules": rules}, "conditions": conditions, "created": "2026-11-30T01:02:03"}
 
 
 def profile(tmp_path: Path, content: object, **sections: Any) -> Any:
@@ -85,11 +91,19 @@ def profile(tmp_path: Path, content: object, **sections: Any) -> Any:
     return own
 
 
+def basis_of(tmp_path: Path, content: object, **sections: Any) -> Basis:
+    """What a profile of whatever files says."""
+    return acceptance_basis(profile(tmp_path, content, **sections), {})
+
+
 def test_a_profile_is_used_position_by_position(tmp_path: Path) -> None:
-    content = overall(alpha={"point": 0.7, "low": 0.6}, per_position=[0.6, 0.45, 0.36])
-    basis = acceptance_basis(profile(tmp_path, content))
+    content = overall(alpha={"point": 0.7, "low": 0.61, "high": 0.78}, per_position=[0.6, 0.45, 0.36])
+    basis = basis_of(tmp_path, content)
     assert basis.known
-    assert basis.source == "measured by trtspec profile, positions 1-3 as measured"
+    assert basis.source == (
+        "measured by trtspec profile on 300 prompts (95 %: 0.61-0.78), greedy, K up to 8, 2026-11-30, "
+        "positions 1-3 as measured"
+    )
     (row,) = basis.rows
     assert row.tokens(2) == pytest.approx(1 + 0.6 + 0.45)
     # Beyond the last measured position: as likely, given the one before, as that one (0.36 ÷ 0.45).
@@ -98,31 +112,54 @@ def test_a_profile_is_used_position_by_position(tmp_path: Path) -> None:
 
 def test_the_rule_is_that_of_the_deployment(tmp_path: Path) -> None:
     sampled = {"validation": {"temperature": 0.8}}
-    content = overall("tokens-independent", alpha={"point": 0.5}, per_position=[])
-    assert acceptance_basis(profile(tmp_path, content, engine={"backend": "tensorrt"}, **sampled)).known
-    assert not acceptance_basis(profile(tmp_path, content, **sampled)).known, "the reference engine draws alike"
-    assert not acceptance_basis(profile(tmp_path, content)).known, "greedy"
+    content = overall("tokens-independent", SAMPLED, alpha={"point": 0.5}, per_position=[])
+    assert basis_of(tmp_path, content, engine={"backend": "tensorrt"}, **sampled).known
+    assert not basis_of(tmp_path, content, **sampled).known, "the reference engine draws alike"
+    assert not basis_of(tmp_path, content).known, "greedy"
     logits = sampled | {"speculation": {"acceptance": "logits"}}
-    assert acceptance_basis(profile(tmp_path, overall("logits", alpha={"point": 0.5}), **logits)).known
+    assert basis_of(tmp_path, overall("logits", SAMPLED, alpha={"point": 0.5}), **logits).known
 
 
-def test_a_profile_of_another_model_is_left_out(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("conditions", "validation", "source"),
+    [
+        (SAMPLED, {}, "measured for other sampling: temperature 0.8"),
+        (GREEDY, {"temperature": 0.8}, "measured for other sampling: greedy"),
+        (SAMPLED | {"top_p": 0.9}, {"temperature": 0.8}, "measured for other sampling: temperature 0.8, top-p 0.9"),
+        (None, {}, "measured in a way it does not tell"),
+        ({"temperature": "0"}, {}, "measured in a way it does not tell"),
+    ],
+)
+def test_a_profile_under_other_sampling_is_left_out(
+    tmp_path: Path, conditions: object, validation: dict[str, float], source: str
+) -> None:
+    content = overall(conditions=conditions, alpha={"point": 0.7})
+    basis = basis_of(tmp_path, content, validation=validation)
+    assert (basis.known, basis.source) == (False, f"range (profile.json was {source})")
+
+
+def test_one_token_to_draw_from_is_greedy(tmp_path: Path) -> None:
+    assert basis_of(tmp_path, overall(alpha={"point": 0.7}), validation={"temperature": 0.8, "top_k": 1}).known
+
+
+def test_a_profile_of_other_files_is_left_out(tmp_path: Path) -> None:
     write_pair(tmp_path)
-    files = {
-        role: {"files": {"config.json": hashlib.sha256((tmp_path / role / "config.json").read_bytes()).hexdigest()}}
-        for role in ("target", "draft")
-    }
-    content = overall(alpha={"point": 0.7}) | files
-    folders = [(role, tmp_path / role) for role in ("target", "draft")]
-    assert acceptance_basis(profile(tmp_path, content), folders).known
-    write_pair(tmp_path, draft={"max_position_embeddings": 99})
-    basis = acceptance_basis(profile(tmp_path, content), folders)
-    assert (basis.known, basis.source) == (False, "range (profile.json is of another draft)")
+    folders = {role: tmp_path / role for role in ("target", "draft")}
+    files = {role: {"files": file_hashes(folder, HashMemo())} for role, folder in folders.items()}
+    own = profile(tmp_path, overall(alpha={"point": 0.7}) | files)
+    assert acceptance_basis(own, folders).known
+    weights = tmp_path / "draft" / "model.safetensors"
+    stored = weights.read_bytes()
+    weights.write_bytes(stored[:-1] + bytes([stored[-1] ^ 1]))
+    basis = acceptance_basis(own, folders)
+    assert (basis.known, basis.source) == (False, "range (profile.json is not of these files of draft)")
+    (tmp_path / "target" / "config.json").unlink()
+    assert acceptance_basis(own, folders).source == "range (profile.json is not of these files of target and draft)"
 
 
 def test_what_is_given_goes_before_a_profile(tmp_path: Path) -> None:
     own = profile(tmp_path, overall(alpha={"point": 0.7}), checks={"acceptance": 0.5})
-    assert [row.alpha for row in acceptance_basis(own).rows] == [0.5]
+    assert [row.alpha for row in acceptance_basis(own, {}).rows] == [0.5]
 
 
 @pytest.mark.parametrize(
@@ -133,25 +170,26 @@ def test_what_is_given_goes_before_a_profile(tmp_path: Path) -> None:
     ],
 )
 def test_a_profile_without_figures_is_a_range(tmp_path: Path, content: object) -> None:
-    assert [row.alpha for row in acceptance_basis(profile(tmp_path, content)).rows] == list(ALPHAS)
+    assert [row.alpha for row in basis_of(tmp_path, content).rows] == list(ALPHAS)
 
 
-KEYS = st.sampled_from(["overall", "rules", "tokens", "alpha", "point", "per_position", "target", "files"])
+KEYS = st.sampled_from(["overall", "rules", "tokens", "alpha", "point", "per_position", "target", "files",
+                        "conditions", "temperature", "top_k", "top_p", "prompts", "created"])  # fmt: skip
 SCALARS = st.none() | st.booleans() | st.floats() | st.text()
 
 
 @given(st.recursive(SCALARS, lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner)))
 def test_any_json_is_a_profile_or_none(content: object) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        basis = acceptance_basis(profile(Path(folder), content))
+        basis = basis_of(Path(folder), content)
     assert all(0 <= row.alpha <= 1 for row in basis.rows)
 
 
 def test_positions_that_rise_or_are_missing_end_the_list(tmp_path: Path) -> None:
     own = profile(tmp_path, overall(alpha={"point": 0.7}, per_position=[0.6, 0.5, None, 0.4]))
-    assert acceptance_basis(own).rows == (Acceptance(0.7, (0.6, 0.5)),)
+    assert acceptance_basis(own, {}).rows == (Acceptance(0.7, (0.6, 0.5)),)
     rising = profile(tmp_path, overall(alpha={"point": 0.7}, per_position=[0.6, 0.65]))
-    assert acceptance_basis(rising).rows == (Acceptance(0.7, (0.6,)),)
+    assert acceptance_basis(rising, {}).rows == (Acceptance(0.7, (0.6,)),)
 
 
 def test_without_positions_acceptance_is_independent() -> None:
@@ -270,6 +308,20 @@ def test_a_known_acceptance_that_does_not_pay_at_the_expected_load_warns() -> No
     assert found["economics.stops-paying"].severity == "warning"
     good = by_code(list(check_economics(*pair(), config(checks={"acceptance": 0.8}))))
     assert good["economics.concurrency"].severity == "info"
+    assert good["economics.concurrency"].brief is not None
+    assert good["economics.concurrency"].brief.endswith(" at α 0.8")
+
+
+def test_the_short_word_on_load_does_not_take_the_best_of_a_range() -> None:
+    target, draft = pair()
+    found = by_code(list(check_economics(target, draft, config())))["economics.concurrency"]
+    stops = found.data["stops_paying_from"]
+    assert stops[0] < (stops[-1] or MOST)
+    assert found.brief == (
+        f"requests in flight up to which it pays at most: {stops[0] - 1} at α 0.5, {MOST:,} and more at α 0.9"
+    )
+    same = by_code(list(check_economics(target, replace(target, role="draft"), config(hardware={"count": 16}))))
+    assert same["economics.concurrency"].brief == "it pays at no load"
 
 
 def test_cost_of_a_million_tokens() -> None:

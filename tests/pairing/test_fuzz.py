@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import struct
 from pathlib import Path
@@ -177,3 +178,26 @@ def test_any_bytes_in_the_place_of_weights_fail(sound: Path, tmp_path: Path, con
 def test_any_index_is_survived(sound: Path, tmp_path: Path, weight_map: Any) -> None:
     content = as_json({"weight_map": weight_map})
     assert checked(sound, tmp_path / "p", "model.safetensors.index.json", content).verdict == "fail"
+
+
+FILES = {"config.json": "config.broken", "tokenizer.json": "tokenizer.broken", "model.safetensors": "weights.broken",
+         "model.safetensors.index.json": "weights.broken", "generation_config.json": "stops.broken",
+         "tokenizer_config.json": "tokenizer.config-broken", "chat_template.jinja": "template.broken",
+         "chat_template.json": "template.broken", "special_tokens_map.json": "tokenizer.config-broken"}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["pipe", "loop", "dangling", "folder", "device"])
+def test_what_is_no_file_is_never_taken_for_an_absent_one(sound: Path, tmp_path: Path, kind: str) -> None:
+    for name, code in FILES.items():
+        shutil.rmtree(tmp_path / "p", ignore_errors=True)
+        shutil.copytree(sound, tmp_path / "p")
+        path = tmp_path / "p" / "draft" / name
+        path.unlink(missing_ok=True)
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "folder":
+            path.mkdir()
+        else:
+            path.symlink_to({"loop": name, "dangling": "nowhere", "device": "/dev/zero"}[kind])
+        errors = {f.code for f in check(tmp_path / "p").findings if f.severity == "error"}
+        assert code in errors or (name == "tokenizer.json" and "tokenizer.missing" in errors), name

@@ -51,27 +51,29 @@ def test_a_wider_draft_may_propose_what_the_target_lacks(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    ("rows", "tensor", "weights", "wide"),
-    [
-        (50, 1, "none", 50),
-        (50, 4, "none", 52),
-        (52, 4, "fp8", 52),
-        (32000, 8, "int4_awq", 32000),
-        (32003, 1, "int4_awq", 32064),
-        (32003, 3, "w4a8_awq", 32064),
-        (151665, 5, "w4a8_awq", 151680),
-    ],
+    ("rows", "tensor", "wide"), [(50, 1, 50), (50, 4, 52), (52, 4, 52), (32000, 8, 32000), (151665, 8, 151672)]
 )
-def test_padded_rows(rows: int, tensor: int, weights: str, wide: int) -> None:
-    assert padded(rows, tensor, weights) == wide
+def test_padded_rows(rows: int, tensor: int, wide: int) -> None:
+    assert padded(rows, tensor) == wide
 
 
-@given(st.integers(1, 300_000), st.integers(1, 64), st.sampled_from(["none", "int4_awq"]))
-def test_padding_adds_the_fewest_rows_that_can_be_split(rows: int, tensor: int, weights: str) -> None:
-    wide = padded(rows, tensor, weights)
+@given(st.integers(1, 300_000), st.integers(1, 64))
+def test_padding_adds_the_fewest_rows_that_can_be_split(rows: int, tensor: int) -> None:
+    wide = padded(rows, tensor)
     assert wide >= rows
     assert wide % tensor == 0
-    assert wide - rows < tensor + (64 if weights == "int4_awq" else 1)
+    assert wide - rows < tensor
+
+
+@pytest.mark.parametrize("weights", ["int4_awq", "w4a8_awq", "int4_rtn"])
+def test_four_bit_weights_add_no_rows(tmp_path: Path, weights: str) -> None:
+    """NVIDIA ModelOpt's exports have 64 then; what is written here has the model's 50, as its checkpoint tests show."""
+    write_pair(tmp_path)
+    pair = {
+        "target": {"path": tmp_path / "target", "quantization": {"weights": weights}},
+        "draft": {"path": tmp_path / "draft"},
+    }
+    assert only(check(tmp_path, pair=pair), "widths.equal").data["target"] == 50
 
 
 def test_rows_that_parallelism_adds_are_named(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_rows_that_parallelism_adds_are_named(tmp_path: Path) -> None:
     }
     finding = only(check(tmp_path, pair=pair), "widths.padding")
     assert (finding.data["target"], finding.data["draft"]) == (52, 50)
-    assert "target 2 of them added by tensor parallelism or AWQ" in finding.message
+    assert "target 2 of them added by tensor parallelism" in finding.message
     assert check(tmp_path, speculation={"acceptance": "logits"}, pair=pair).verdict == "fail"
 
 
@@ -146,7 +148,9 @@ def test_swapped_roles(tmp_path: Path) -> None:
     (tmp_path / "other").rename(tmp_path / "draft")
     verdict = check(tmp_path)
     assert verdict.verdict == "fail"
-    assert only(verdict, "size.swapped").severity == "error"
+    swapped = only(verdict, "size.swapped")
+    assert swapped.severity == "error"
+    assert "= 0.046×" in swapped.message, "never 0.0"
 
 
 def test_a_mixture_says_what_it_reads(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -211,6 +212,20 @@ def test_without_a_gpu_its_rules_are_not_measured() -> None:
     assert "preflight.builds" in codes
 
 
+def test_formats_that_are_calibrated_need_prompts(tmp_path: Path) -> None:
+    assert "preflight.calibration" not in found(config())
+    none = found(config(validation={}))
+    finding = none["preflight.calibration"]
+    assert (finding.severity, finding.data) == ("warning", {"roles": ["target", "draft"]})
+    assert "fp8 of the target and fp8 of the draft" in finding.message
+    assert "once calibrated" in none["preflight.builds"].message
+    calibration = {"calibration": {"prompts": tmp_path / "p.jsonl"}}
+    own = config(target=weights("int4_awq", **calibration), draft=weights("int8_wo"), validation={})
+    assert found(own)["preflight.calibration"].data == {"roles": ["target"]}, "the file is not there"
+    (tmp_path / "p.jsonl").touch()
+    assert "preflight.calibration" not in found(own)
+
+
 def test_the_reference_backend_uses_no_gpu() -> None:
     assert found(config(engine={"backend": "reference"}))["preflight.gpu-unused"].severity == "warning"
     assert set(found(config(engine={"backend": "reference"}, hardware={"gpu": "cpu"}))) == {"preflight.builds"}
@@ -234,7 +249,7 @@ def test_room_for_drafts(engine: dict[str, Any], warns: bool) -> None:
 def test_logits_need_equal_padded_widths() -> None:
     logits = {"speculation": {"acceptance": "logits"}}
     assert found(config(**logits))["preflight.logits"].severity == "info"
-    # 128,256 rows are a multiple of 8 and of 64; of 3 × 64 they are not.
+    # 128,256 rows are a multiple of the 8 ranks, one more is not.
     odd = (model("target", LLAMA_70B, vocab_size=128257), model("draft", LLAMA_1B, vocab_size=128257))
     finding = found(config(**logits), odd)["preflight.logits-width"]
     assert (finding.severity, finding.data) == ("error", {"target": 128264, "draft": 128257})

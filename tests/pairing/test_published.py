@@ -39,6 +39,15 @@ def test_published_token_spaces(tmp_path: Path, target: str, draft: str, severit
     assert verdict.verdict == ("fail" if severity == "error" else "warn")
     assert codes(verdict)["config.published"] == "info"
     assert verdict.facts["target"]["source"] == "published"
+    lacking = only(verdict, "vocab.not-measured").message
+    assert lacking == "token ids are not compared: the tokenizer of target and draft is not on this machine"
+
+
+def test_one_tokenizer_broken_and_one_elsewhere(tmp_path: Path) -> None:
+    write_pair(tmp_path)
+    (tmp_path / "target" / "tokenizer.json").write_text("{")
+    message = only(verdict_of("target", "meta-llama/Llama-3.2-1B-Instruct", tmp_path), "vocab.not-measured").message
+    assert message.endswith("the target's tokenizer could not be read and the draft's tokenizer is not on this machine")
 
 
 def test_ids_in_any_case_and_what_no_source_states(tmp_path: Path) -> None:

@@ -169,7 +169,7 @@ def test_a_hostile_template_is_stopped_and_hides_nothing(tmp_path: Path, source:
 
 
 def test_no_process_is_started_without_a_template(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trtspec.pairing.conversations._spawn", None)
+    monkeypatch.setattr("trtspec.pairing.limited._spawn", None)
     folder = write(tmp_path / "t")
     assert read(folder, folder)[0].rendered is None
 

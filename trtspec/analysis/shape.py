@@ -145,15 +145,14 @@ def rank_bytes(
     *,
     tensor: int = 1,
     pipeline: int = 1,
-    pad_to: int = 1,
     share_table: bool = False,
 ) -> list[RankBytes]:
     """Weights of one tensor rank of each pipeline stage. `plain` is bytes per element of what is not quantized.
 
-    `pad_to` rounds the vocabulary up before it is split (64 for AWQ exports). `share_table` counts a tied head once
-    where embedding and head sit on one rank, as a Hugging Face file does.
+    The vocabulary is rounded up so that ranks have equal shares. `share_table` counts a tied head once where embedding
+    and head sit on one rank, as a Hugging Face file does.
     """
-    rows = _share(-(-shape.vocab // pad_to) * pad_to, tensor)
+    rows = _share(shape.vocab, tensor)
     table = rows * shape.hidden * plain
     per_layer = shape.small * plain
     found = []

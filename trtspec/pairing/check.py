@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,17 +42,17 @@ FACTS: dict[str, Callable[[Model, Model, RunConfig], Any]] = {
 """Figures of the pair, besides those of each model."""
 
 
-def check_pair(target_dir: Path, draft_dir: Path, config: RunConfig) -> Verdict:
+def check_pair(target_dir: Path, draft_dir: Path, config: RunConfig, more: Sequence[Check] = ()) -> Verdict:
     """Findings and facts of the pair. Never raises for a broken model file: that is an error finding.
 
-    A missing tokenizer is an error; whatever else a missing file hides is *not measured*.
+    A missing tokenizer is an error; whatever else a missing file hides is *not measured*. `more`: the engine's checks.
     """
-    return check_models(*read_models(target_dir, draft_dir, config), config)
+    return check_models(*read_models(target_dir, draft_dir, config), config, more)
 
 
-def check_models(target: Model, draft: Model, config: RunConfig) -> Verdict:
+def check_models(target: Model, draft: Model, config: RunConfig, more: Sequence[Check] = ()) -> Verdict:
     """The same on models that were read before."""
-    found = [finding for check in CHECKS for finding in check(target, draft, config)]
+    found = [finding for check in (*CHECKS, *more) for finding in check(target, draft, config)]
     facts: dict[str, Any] = {model.role: model_facts(model) for model in (target, draft)}
     facts |= {name: read(target, draft, config) for name, read in FACTS.items()}
     return Verdict((*target.findings, *draft.findings, *found), facts)

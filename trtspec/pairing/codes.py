@@ -16,8 +16,8 @@ CODES: dict[str, str] = {
     "makes the ids for both models, so nothing goes wrong; the draft learned from text that was cut otherwise, and "
     "its guesses are worse there.",
     "segmentation.special": "The tokenizers add other tokens around a text, such as the begin token.",
-    "special.missing": "The draft lacks tokens that end the target's answers or that its chat template prints; an error "
-    "where the draft has no row for what every prompt contains.",
+    "special.missing": "The draft lacks tokens that end the target's answers or that its chat template prints; an "
+    "error where the draft has no row for what every prompt contains.",
     "special.reflagged": "Added tokens are declared otherwise in the draft: special or not, with other rules about the "
     "space around them, or a base token.",
     "special.disagree": "A model's own files name different begin, end, pad or added tokens.",
@@ -96,6 +96,8 @@ CODES: dict[str, str] = {
     "preflight.groups": "A GPU's share of a matrix is not a whole number of scale groups.",
     "preflight.group-size": "Groups of 64 run, but were reported to go wrong with some kernels.",
     "preflight.pipeline": "The layers do not divide into so many stages.",
+    "preflight.calibration": "Scales come from calibration prompts, and none are configured or the files are not here.",
+    "preflight.cut": "Nothing was said about the target's tensor-parallel size: the smallest that fits is taken.",
     "preflight.mixture": "This weight format cannot store the experts of a mixture.",
     "preflight.weights": "The GPU generation cannot run these weights.",
     "preflight.kv-cache": "The GPU cannot hold such a KV cache, or a target with it cannot verify drafts.",
@@ -115,5 +117,13 @@ CODES: dict[str, str] = {
     "memory.too-large": "Weights, buffers or the shortest possible KV cache do not fit.",
     "memory.load-order": "What the two KV caches would get in either load order by default, and what to write instead.",
     "memory.not-measured": "Memory could not be planned.",
+    "engine.flags": "A flag of the engine build is not known to the TensorRT-LLM version, or may not be set by hand.",
+    "engine.refused": "trtllm-build would fail, or silently build an engine that cannot verify drafts.",
+    "engine.rewritten": "trtllm-build changes a flag by itself; the engine works, with another value than asked for.",
+    "engine.input": "A step has room for fewer tokens than the longest input: the runtime refuses longer ones.",
+    "engine.turns": "Whether both engines are built at the same time.",
+    "serving.placement": "Which GPUs each model gets, and how the server is started.",
+    "serving.refused": "Serving settings do not go together, or are not the TensorRT-LLM version's.",
+    "serving.windows": "The model has sliding windows shorter than its sequences, which ends KV-cache reuse.",
 }
 """Code → what it means. The one list: the docs are made from it, and a finding with another code is refused."""

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import Any
 
-from trtspec.errors import MissingError
+from trtspec.pairing import limited
 from trtspec.pairing.words import Words
 
 WORKER = "trtspec.pairing.rendering"
-PATIENCE = 60.0
-"""Seconds of wall time for one process of templates; its processor time is limited to much less."""
 STOPPED = "it needs more than 2 s or 1 GiB to render"
 ANSWER = "Wombats live in Australia."
 """The assistant's text in the samples; what follows it in a rendered text is how a turn ends."""
@@ -59,15 +53,10 @@ def rendering(models: Sequence[Words]) -> Iterator[None]:
     if not jobs:
         yield
         return
-    with _started(jobs) as process:
+    with limited.answering(WORKER, jobs) as answers:
         yield
-        answers = _finished(process)
-    while len(answers) < len(jobs):  # the next template was stopped: it must not hide those behind it
-        answers.append(_STOPPED)
-        if jobs[len(answers) :]:
-            with _started(jobs[len(answers) :]) as process:
-                answers += _finished(process)
-    by_job = dict(zip(jobs, answers, strict=True))
+        found = [_STOPPED if answer is None else answer for answer in answers()]
+    by_job = dict(zip(jobs, found, strict=True))
     for words in waiting:
         words.rendered = json.loads(by_job[_job(words)])
 
@@ -76,38 +65,3 @@ def _job(words: Words) -> str:
     assert words.template is not None
     job = {"sources": words.template.sources, "tokens": words.named, "conversations": list(CONVERSATIONS.values())}
     return json.dumps(job)
-
-
-@contextmanager
-def _started(jobs: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    with tempfile.TemporaryFile() as given:
-        given.write("\n".join(jobs).encode() + b"\n")
-        given.seek(0)
-        process = _spawn(given)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-        if process.stdout is not None:
-            process.stdout.close()
-
-
-def _spawn(given: IO[bytes]) -> subprocess.Popen[bytes]:
-    # The same packages as here, and no module of the folder one happens to be in.
-    path = os.pathsep.join(os.path.abspath(entry) for entry in sys.path)
-    try:
-        return subprocess.Popen(
-            [sys.executable, "-m", WORKER], stdin=given, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd="/",
-            env={**os.environ, "PYTHONPATH": path},
-        )  # fmt: skip
-    except OSError as error:
-        raise MissingError(f"cannot start a process for chat templates: {error}", where=sys.executable) from None
-
-
-def _finished(process: subprocess.Popen[bytes]) -> list[str]:
-    try:
-        out, _ = process.communicate(timeout=PATIENCE)
-    except subprocess.TimeoutExpired:
-        return []
-    return [line for line in out.decode().splitlines(keepends=True) if line.endswith("\n")]

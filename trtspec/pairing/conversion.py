@@ -13,8 +13,8 @@ from trtspec.checkpoint.layout import Layout
 from trtspec.checkpoint.plan import Plan, plan_conversion
 from trtspec.config import ModelSource, RunConfig
 from trtspec.errors import ConfigError, ModelFileError
-from trtspec.pairing.findings import Finding
-from trtspec.pairing.model import Model, converts, error_finding
+from trtspec.pairing.findings import Finding, error_finding
+from trtspec.pairing.model import Model, converts
 from trtspec.pairing.parallel import split_problems
 from trtspec.pairing.shape import group_size
 

@@ -69,7 +69,7 @@ def economics_facts(target: Model, draft: Model, config: RunConfig) -> dict[str,
 
 
 def _basis(target: Model, draft: Model, config: RunConfig) -> Basis:
-    return acceptance_basis(config, [(model.role, model.folder) for model in (target, draft)])
+    return acceptance_basis(config, {model.role: model.folder for model in (target, draft)})
 
 
 def _smaller(best: dict[str, Any]) -> str:
@@ -233,9 +233,20 @@ def _under_load(facts: dict[str, Any], config: RunConfig) -> Iterator[Finding]:
             f"speculate below {stops[0]} requests in flight only", data,
         )  # fmt: skip
     else:
-        most = max((MOST + 1 if s is None else s) - 1 for s in stops)
-        short = f"by bandwidth and arithmetic it pays up to {most:,} requests in flight"
-        yield Finding("economics.concurrency", "info", "pair", text, None, data, brief=short)
+        yield Finding("economics.concurrency", "info", "pair", text, None, data, brief=_pays(facts))
+
+
+def _pays(facts: dict[str, Any]) -> str:
+    """Up to which load it pays, in short: for the lowest acceptance and for the highest."""
+    alphas, stops = facts["alphas"], facts["stops_paying_from"]
+    if stops[-1] == 1:
+        return "it pays at no load"
+    ends = (0, -1) if len(alphas) > 1 and stops[0] != stops[-1] else (-1,)
+    return f"requests in flight up to which it pays at most: {', '.join(_at_alpha(alphas[i], stops[i]) for i in ends)}"
+
+
+def _at_alpha(alpha: float, stops: int | None) -> str:
+    return f"{_stops(stops)} at α {alpha:.2g}"
 
 
 def _from(batch: int, most: int) -> str:

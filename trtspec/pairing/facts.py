@@ -19,7 +19,7 @@ def model_facts(model: Model) -> dict[str, Any]:
     """Sizes are counts, lengths are tokens."""
     facts, vocabulary = model.facts, model.vocabulary
     return {
-        "folder": str(model.folder),
+        "folder": str(model.folder) if model.here else None,
         "source": "published" if model.published else "files" if facts else None,
         "name": model.origin.name.text if model.origin.name else None,
         "base": model.origin.base.text if model.origin.base else None,

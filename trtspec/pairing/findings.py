@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from trtspec.errors import TrtspecError
 from trtspec.pairing.codes import CODES
 
 Severity = Literal["error", "warning", "info"]
@@ -39,6 +40,12 @@ class Finding:
             "fix": self.fix,
             "data": dict(self.data),
         }
+
+
+def error_finding(code: str, role: str, error: TrtspecError) -> Finding:
+    """An error as a finding: what it found and expected stand in the data."""
+    facts = {"where": error.where, "found": error.found, "expected": error.expected}
+    return Finding(code, "error", role, str(TrtspecError(error.what, **facts)), error.fix, facts)
 
 
 @dataclass(frozen=True)

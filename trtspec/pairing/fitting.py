@@ -16,14 +16,22 @@ SHOWN = 3
 
 def alternatives(facts: Facts, config: RunConfig) -> list[str]:
     """Up to SHOWN single changes with which a full batch of full length fits, each as it stands in the file."""
-    found = []
-    for text, changed in _changes(facts, config):
-        plan = plan_memory(facts, changed)
-        if plan is not None and plan.fits and gpus_needed(changed, plan.placement) <= config.hardware.count:
-            found.append(text)
+    found = [text for text, changed in _placements(config) if _fits(facts, changed)]
+    sizes = [str(size) for size, changed in _sizes(facts, config) if _fits(facts, changed)]
+    if sizes:
+        last = f" or {sizes[-1]}" if len(sizes) > 1 else ""
+        found.append(_tensor_text(", ".join(sizes[:-1] if last else sizes) + last))
+    for text, changed in (*_formats(facts, config), *_formats_and_sizes(facts, config)):
         if len(found) == SHOWN:
             break
+        if _fits(facts, changed):
+            found.append(text)
     return found
+
+
+def _fits(facts: Facts, config: RunConfig) -> bool:
+    plan = plan_memory(facts, config)
+    return plan is not None and plan.fits and gpus_needed(config, plan.placement) <= config.hardware.count
 
 
 def changed(config: RunConfig, role: Role, **blocks: dict[str, Any]) -> RunConfig:
@@ -31,13 +39,6 @@ def changed(config: RunConfig, role: Role, **blocks: dict[str, Any]) -> RunConfi
     source = config.pair[role]
     new = source.model_copy(update={name: getattr(source, name).model_copy(update=v) for name, v in blocks.items()})
     return config.model_copy(update={"pair": config.pair.model_copy(update={role: new})})
-
-
-def _changes(facts: Facts, config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
-    yield from _placements(config)
-    yield from _sizes(facts, config)
-    yield from _formats(facts, config)
-    yield from _formats_and_sizes(facts, config)
 
 
 def _placements(config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
@@ -52,9 +53,9 @@ def _larger(facts: Facts, config: RunConfig, weights: str) -> list[int]:
     return [size for size in sizes if size > now]
 
 
-def _sizes(facts: Facts, config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
+def _sizes(facts: Facts, config: RunConfig) -> Iterator[tuple[int, RunConfig]]:
     for size in _larger(facts, config, config.pair.target.quantization.weights):
-        yield _tensor_text(size), changed(config, "target", parallelism={"tensor": size})
+        yield size, changed(config, "target", parallelism={"tensor": size})
 
 
 def _formats(facts: Facts, config: RunConfig) -> Iterator[tuple[str, RunConfig]]:
@@ -81,7 +82,7 @@ def _smaller(config: RunConfig) -> list[str]:
     return [weights for weights in later if sm is not None and runs_as_target(weights, kv_cache, sm)]
 
 
-def _tensor_text(size: int) -> str:
+def _tensor_text(size: int | str) -> str:
     return f"pair.target.parallelism.tensor {size}"
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from trtspec.analysis.acceptance import expected_tokens, tokens_from_positions
 from trtspec.checkpoint.facts import CONFIG
 from trtspec.config import RunConfig
-from trtspec.hashing import sha256_of
+from trtspec.hashing import HashMemo
 
 ALPHAS = (0.5, 0.6, 0.7, 0.8, 0.9)
 PROFILE = "profile.json"
+IDENTITY = (CONFIG, "*.safetensors")
+"""Files whose content identifies a model."""
 
 
 @dataclass(frozen=True)
@@ -54,23 +57,23 @@ class Basis:
     """Measured or given: one row that findings may judge by. False: a range."""
 
 
-def acceptance_basis(config: RunConfig, folders: Sequence[tuple[str, Path]] = ()) -> Basis:
+def acceptance_basis(config: RunConfig, folders: Mapping[str, Path]) -> Basis:
     """Given in the configuration, else the profile's, else the range ALPHAS.
 
-    `folders`: (role, model folder); a profile of another config.json is not this pair's and is left out.
+    `folders`: model folders by role. A profile of other files, or under other sampling, is left out.
     """
     if config.checks.acceptance is not None:
         return Basis((Acceptance(config.checks.acceptance),), "given as checks.acceptance", known=True)
-    path = config.report_dir / PROFILE
-    document = _document(path)
-    found = None if document is None else _figures(document, rule_of(config))
+    document = _document(config.report_dir / PROFILE)
+    row = {} if document is None else _row(document, rule_of(config))
+    found = _figures(row)
     if document is None or found is None:
         return Basis(_RANGE, "range", known=False)
-    other = [role for role, folder in folders if not _same_model(document, role, folder)]
-    if other:
-        return Basis(_RANGE, f"range ({PROFILE} is of another {' and '.join(other)})", known=False)
+    why = _not_of(document, config, folders)
+    if why is not None:
+        return Basis(_RANGE, f"range ({PROFILE} {why})", known=False)
     beyond = f", positions 1-{len(found.per_position)} as measured" if found.per_position else ""
-    return Basis((found,), f"measured by trtspec profile{beyond}", known=True)
+    return Basis((found,), f"{_told(document, row)}{beyond}", known=True)
 
 
 _RANGE = tuple(Acceptance(alpha) for alpha in ALPHAS)
@@ -88,6 +91,27 @@ def rule_of(config: RunConfig) -> str:
     return "tokens" if config.engine.backend == "reference" else "tokens-independent"
 
 
+def sampling_of(config: RunConfig) -> tuple[float, int, float]:
+    """(temperature, top_k, top_p) that a profile must have been measured with; greedy has one spelling."""
+    v = config.validation
+    greedy = v.temperature == 0.0 or v.top_k == 1
+    return (0.0, 0, 1.0) if greedy else (v.temperature, v.top_k, v.top_p)
+
+
+def sampling_text(temperature: float, top_k: int, top_p: float) -> str:
+    """`greedy`, or temperature, top-k (0: no limit) and top-p in words."""
+    if temperature == 0.0:
+        return "greedy"
+    text = f"temperature {temperature:g}" + (f", top-k {top_k}" if top_k else "")
+    return text + (f", top-p {top_p:g}" if top_p < 1.0 else "")
+
+
+def file_hashes(folder: Path, memo: HashMemo) -> dict[str, str]:
+    """Name: SHA-256 of the files that identify a model."""
+    files = sorted({p for pattern in IDENTITY for p in folder.glob(pattern) if p.is_file()})
+    return {path.name: memo.sha256(path) for path in files}
+
+
 def _document(path: Path) -> dict[str, Any] | None:
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -96,23 +120,77 @@ def _document(path: Path) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def _same_model(document: dict[str, Any], role: str, folder: Path) -> bool:
-    """Whether the model's config.json is the one that was measured; true where either is not known."""
-    record = document.get(role)
+def _not_of(document: Mapping[str, Any], config: RunConfig, folders: Mapping[str, Path]) -> str | None:
+    """Why a profile says nothing about this pair as it will be served; None when it does."""
+    measured = _sampling(document)
+    if measured != sampling_of(config):
+        how = "in a way it does not tell" if measured is None else f"for other sampling: {sampling_text(*measured)}"
+        return f"was measured {how}"
+    other = [role for role, folder in folders.items() if not _same_model(document.get(role), folder)]
+    return f"is not of these files of {' and '.join(other)}" if other else None
+
+
+def _sampling(document: Mapping[str, Any]) -> tuple[float, int, float] | None:
+    given = document.get("conditions")
+    if not isinstance(given, dict):
+        return None
+    values = [given.get(key) for key in ("temperature", "top_k", "top_p")]
+    numbers = [float(value) for value in values if isinstance(value, int | float) and not isinstance(value, bool)]
+    if len(numbers) < len(values):
+        return None
+    temperature, top_k, top_p = numbers
+    return (0.0, 0, 1.0) if temperature == 0 else (temperature, int(top_k), top_p)
+
+
+def _same_model(record: Any, folder: Path) -> bool:
+    """Whether all files that identify the model are those that were measured; the small one is compared first."""
     files = record.get("files") if isinstance(record, dict) else None
-    measured = files.get(CONFIG) if isinstance(files, dict) else None
     path = folder / CONFIG
-    return measured is None or not path.is_file() or sha256_of(path) == measured
+    try:
+        if not isinstance(files, dict) or not path.is_file() or _memo().sha256(path) != files.get(CONFIG):
+            return False
+        return file_hashes(folder, _memo()) == files
+    except OSError:
+        return False
 
 
-def _figures(document: dict[str, Any], rule: str) -> Acceptance | None:
-    """α and the shares of the longest rounds that were replayed, over all domains."""
+@lru_cache(maxsize=1)
+def _memo() -> HashMemo:
+    # The profile's own run left the hashes of the weights there, so nothing large is read again.
+    return HashMemo()
+
+
+def _told(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """`… on 300 prompts (95 %: 0.71-0.76), greedy, K up to 8, 2026-11-30`, as far as the document tells."""
+    overall, conditions = document["overall"], document["conditions"]
+    said = ["measured by trtspec profile"]
+    if type(overall.get("prompts")) is int:
+        said[0] += f" on {overall['prompts']:,} prompts"
+    alpha = row["alpha"]
+    low, high = (_share(alpha.get(end)) for end in ("low", "high")) if isinstance(alpha, dict) else (None, None)
+    if low is not None and high is not None:
+        said[0] += f" (95 %: {low:.2f}-{high:.2f})"
+    said.append(sampling_text(*_sampling(document) or (0.0, 0, 1.0)))
+    if type(conditions.get("k_max")) is int:
+        said.append(f"K up to {conditions['k_max']}")
+    if isinstance(document.get("created"), str):
+        said.append(document["created"][:10])
+    return ", ".join(said)
+
+
+def _row(document: Mapping[str, Any], rule: str) -> Mapping[str, Any]:
+    """Figures of the longest rounds that were replayed, over all domains; empty where there are none."""
     overall = document.get("overall")
     rules = overall.get("rules") if isinstance(overall, dict) else None
     rows = rules.get(rule) if isinstance(rules, dict) else None
     row = rows[-1] if isinstance(rows, list) and rows else None
-    alpha = _share(row.get("alpha")) if isinstance(row, dict) else None
-    return None if row is None or alpha is None else Acceptance(alpha, _shares(row.get("per_position")))
+    return row if isinstance(row, dict) else {}
+
+
+def _figures(row: Mapping[str, Any]) -> Acceptance | None:
+    """α and the shares of positions."""
+    alpha = _share(row.get("alpha"))
+    return None if alpha is None else Acceptance(alpha, _shares(row.get("per_position")))
 
 
 def _share(value: object) -> float | None:

@@ -76,7 +76,8 @@ def _verdict(plan: MemoryPlan, facts: Facts, config: RunConfig) -> Finding:
             f"{fits}, not {plan.batch} (engine.max_batch_size): the others wait for cache ({_gpu_line(plan)}{bound})",
             f"set {' or '.join(choices)}" + _also(_would_fit(facts, config)), data,
         )  # fmt: skip
-    return Finding("memory.fits", "info", "pair", f"{fits} ({_gpu_line(plan)}{bound})", None, data)
+    message = f"{fits} ({_gpu_line(plan)}{bound})"
+    return Finding("memory.fits", "info", "pair", message, None, data, brief=f"{fits}, estimated")
 
 
 def _room(plan: MemoryPlan) -> str:

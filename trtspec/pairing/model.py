@@ -9,13 +9,14 @@ from typing import Any
 
 from trtspec.checkpoint.facts import CONFIG, ModelFacts, architecture_of, read_config
 from trtspec.checkpoint.families import family_of
+from trtspec.checkpoint.jsonfile import present
 from trtspec.checkpoint.known import KnownModel, known, near
 from trtspec.checkpoint.spelling import common_names
 from trtspec.checkpoint.tensors import PICKLED, TensorSource, has_weights
 from trtspec.config import Role, RunConfig
-from trtspec.errors import ModelFileError, TrtspecError
+from trtspec.errors import ModelFileError
 from trtspec.pairing.counts import COUNTED
-from trtspec.pairing.findings import Finding
+from trtspec.pairing.findings import Finding, error_finding
 from trtspec.pairing.origin import Origin, read_origin
 from trtspec.pairing.tokenizer import Vocabulary
 from trtspec.pairing.words import Words
@@ -63,7 +64,7 @@ class Model:
     def _read_facts(self, config: RunConfig) -> ModelFacts | None:
         if not self.here:
             return self._published(config)
-        if self.folder.is_dir() and not (self.folder / CONFIG).exists():
+        if self.folder.is_dir() and not present(self.folder / CONFIG):
             self._unknown(f"{self.folder}: no {CONFIG} here; sizes, widths and lengths are not checked")
             return None
         try:
@@ -129,13 +130,6 @@ class Model:
     def broken(self, code: str, error: ModelFileError) -> None:
         """Note a broken file as an error finding."""
         self.findings.append(error_finding(code, self.role, error))
-
-
-def error_finding(code: str, role: str, error: TrtspecError) -> Finding:
-    """An error as a finding: what it found and expected stand in the data."""
-    facts = {"where": error.where, "found": error.found, "expected": error.expected}
-    message = str(TrtspecError(error.what, **facts))
-    return Finding(code, "error", role, message, error.fix, facts)
 
 
 def converts(config: RunConfig) -> bool:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from trtspec.checkpoint.jsonfile import ABSENT
+from trtspec.checkpoint.known import near
 from trtspec.config import RunConfig
 from trtspec.errors import ModelFileError
 from trtspec.pairing.conversations import rendering
-from trtspec.pairing.findings import Finding
+from trtspec.pairing.findings import Finding, error_finding
 from trtspec.pairing.model import Model
 from trtspec.pairing.rebuilt import check_rebuilt
 from trtspec.pairing.segmentation import check_segmentation
@@ -42,12 +43,14 @@ def read_tokenizers(target: Model, draft: Model) -> None:
 def _unreadable(model: Model, error: ModelFileError) -> Finding:
     if not model.here:
         # An error, not *not measured*: a verdict that never compared token ids must not read as a pass.
-        message = f"{model.folder}: not on this machine; nothing can be said about its token ids"
+        name = model.origin.name.text if model.origin.name else str(model.folder)
+        message = f"{name}: not on this machine; nothing can be said about its token ids"
         fix = f"pin pair.{model.role}.revision, then fetch it with --download"
+        like = near(name)
+        fix = f"did you mean {like}, whose facts are known? If not, {fix}" if like else fix
         return Finding("tokenizer.missing", "error", model.role, message, fix)
     code = "tokenizer.missing" if error.what == ABSENT else "tokenizer.broken"
-    facts = {"where": error.where, "found": error.found, "expected": error.expected}
-    return Finding(code, "error", model.role, str(ModelFileError(error.what, **facts)), error.fix, facts)
+    return error_finding(code, model.role, error)
 
 
 def check_tokenizers(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:
@@ -67,7 +70,7 @@ def check_words(target: Words, draft: Words, rows: Mapping[str, int | None], *, 
         if words.vocabulary is not None:
             yield from examine(words.role, words.vocabulary)
     if target.vocabulary is None or draft.vocabulary is None:
-        yield Finding("vocab.not-measured", "info", "pair", "token ids are not compared: a tokenizer could not be read")
+        yield Finding("vocab.not-measured", "info", "pair", f"token ids are not compared: {_lacking(target, draft)}")
         return
     found = Differences.of(target.vocabulary, draft.vocabulary)
     yield from compare(target.vocabulary, draft.vocabulary, found)
@@ -76,6 +79,18 @@ def check_words(target: Words, draft: Words, rows: Mapping[str, int | None], *, 
     except ModelFileError as error:  # a tokenizer that loads, and then fails on a text
         fix = "restore the tokenizer.json that came with the model"
         yield Finding("tokenizer.broken", "error", "pair", str(error), fix)
+
+
+def _lacking(*both: Words) -> str:
+    """Which tokenizers there are none of, and why."""
+    why = {
+        words.role: "could not be read" if words.folder.is_dir() else "is not on this machine"
+        for words in both
+        if words.vocabulary is None
+    }
+    if len(set(why.values())) == 1:
+        return f"the tokenizer of {' and '.join(why)} {next(iter(why.values()))}"
+    return " and ".join(f"the {role}'s tokenizer {reason}" for role, reason in why.items())
 
 
 def _encoded(

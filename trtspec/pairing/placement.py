@@ -180,7 +180,8 @@ def uses_of(facts: ModelFacts, role: Role, config: RunConfig) -> list[Use]:
     draft_len = config.speculation.max_draft_len if role == "target" else 0
     batch, value = config.engine.max_batch_size, shapes.cache_bytes(facts, role, config)
     plain = shapes.WIDTHS[shapes.compute_type(facts, role, config)]
-    activations = arithmetic.activation_bytes(shape, arithmetic.step_tokens(batch, draft_len), split.tensor, plain)
+    step = config.max_num_tokens if config.engine.backend == "tensorrt" else arithmetic.step_tokens(batch, draft_len)
+    activations = arithmetic.activation_bytes(shape, step, split.tensor, plain)
     context = arithmetic.CONTEXT + arithmetic.ATTENTION_WORKSPACE
     context += arithmetic.COMMUNICATOR if split.world_size > 1 else 0
     found = []
@@ -198,10 +199,7 @@ def weights_of(shape: Shape, facts: ModelFacts, role: Role, config: RunConfig, *
     kind = shapes.stored_type(facts, role, config) if stored else shapes.compute_type(facts, role, config)
     plain = shapes.WIDTHS[kind]
     form = shapes.form_of(weights, plain, group=shapes.group_size(role, config), stored=stored)
-    ranks = rank_bytes(
-        shape, form, plain,
-        tensor=split.tensor, pipeline=split.pipeline, pad_to=shapes.vocabulary_multiple(weights),
-    )  # fmt: skip
+    ranks = rank_bytes(shape, form, plain, tensor=split.tensor, pipeline=split.pipeline)
     return [rank.total for rank in ranks]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import shlex
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from rich.text import Text
 from trtspec.pairing.figures import figures
 from trtspec.pairing.memory import gib
 
+COLUMNS = 76
 ACTIONS = {"build": "green", "up to date": "dim", "rebuild": "yellow", "unknown": "yellow"}
 LOAD = (
     "load: requests in flight; ms and tok/s of the target alone, then the best K and its speed-up. Estimated from "
@@ -28,7 +30,7 @@ def print_plan(console: Console, document: Mapping[str, Any]) -> None:
 
 def render(document: Mapping[str, Any]) -> RenderableType:
     """All parts that there is something to say about."""
-    parts: list[RenderableType] = [_stages(document)]
+    parts: list[RenderableType] = [_stages(document), *_commands(document)]
     memory, economics = document["memory"], document["economics"]
     if memory is not None:
         parts += _memory(memory, document)
@@ -58,6 +60,32 @@ def _stages(document: Mapping[str, Any]) -> Group:
         does = does.append(f" ({stage['note']})", style="dim") if stage["note"] else does
         table.add_row(_near(stage["folder"]), _bytes(stage), does)
     return Group(Text(f"Plan of {document['name']}, {document['backend']} backend", style="bold"), table)
+
+
+def _commands(document: Mapping[str, Any]) -> list[RenderableType]:
+    """What is run outside this program, ready to be pasted."""
+    stages = [stage for stage in document["stages"] if stage["commands"]]
+    parts: list[RenderableType] = [_title("Commands")] if stages else []
+    for stage in stages:
+        runs = f", {stage['runs']}" if stage["runs"] else ""
+        parts.append(Text(f" {stage['title']}{runs}", style="dim"))
+        parts += [Text(_pasteable(words), overflow="fold") for words in stage["commands"]]
+    return parts
+
+
+def _pasteable(words: Sequence[str]) -> str:
+    """Quoted for a shell, a flag and its values never apart, lines of at most 78 columns where a flag allows it."""
+    flags: list[list[str]] = [[]]
+    for word in words:
+        if word.startswith("--"):
+            flags.append([])
+        flags[-1].append(word)
+    lines = [""]
+    for flag in map(shlex.join, flags):
+        if len(lines[-1]) + len(flag) > COLUMNS:
+            lines.append("  ")
+        lines[-1] += f"{flag} "
+    return "\\\n".join(lines).rstrip()
 
 
 def _bytes(stage: Mapping[str, Any]) -> str:

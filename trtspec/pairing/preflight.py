@@ -12,8 +12,9 @@ from trtspec.pairing.findings import Finding
 from trtspec.pairing.lengths import positions
 from trtspec.pairing.model import Model
 from trtspec.pairing.placement import gpus_needed
-from trtspec.pairing.shape import group_size, vocabulary_multiple
+from trtspec.pairing.shape import group_size
 from trtspec.pairing.versions import check_version
+from trtspec.pairing.widths import padded
 
 UNTESTED_SM = 100
 """Upstream's tests of draft-target engines skip Blackwell."""
@@ -24,15 +25,16 @@ def check_preflight(target: Model, draft: Model, config: RunConfig) -> Iterator[
     """Split, formats, GPU generation, versions, room for drafts, number of GPUs; one good line when all is well."""
     facts = {"target": target.facts, "draft": draft.facts}
     found = [*_splits(facts, config), *_machine(facts, config), *check_version(facts, config)]
-    found += [*_room(target.facts, config), *_logits(facts, config)]
+    found += [*_room(target.facts, config), *_logits(facts, config), *_calibration(config)]
     yield from found
     if target.facts is None or draft.facts is None:
         yield Finding("preflight.not-measured", "info", "pair", "the build is not checked: a config.json is missing")
     elif not any(finding.severity == "error" for finding in found):
-        yield Finding("preflight.builds", "info", "pair", _summary(facts, config))
+        calibrated = all(finding.code != "preflight.calibration" for finding in found)
+        yield Finding("preflight.builds", "info", "pair", _summary(facts, config, calibrated))
 
 
-def _summary(facts: dict[str, ModelFacts | None], config: RunConfig) -> str:
+def _summary(facts: dict[str, ModelFacts | None], config: RunConfig, calibrated: bool) -> str:
     said = []
     for role in ROLES[::-1]:
         source, known = config.pair[role], facts[role]
@@ -45,7 +47,8 @@ def _summary(facts: dict[str, ModelFacts | None], config: RunConfig) -> str:
         cache = "" if kv_cache == "auto" else f" with {kv_cache} KV cache"
         said.append(f"{role} {source.quantization.weights} weights{cache}, {split}")
     where = f" on {config.hardware.spec.title}" if _plans_gpu(config) else ""
-    return f"both build as configured{where}: {'; '.join(said)}"
+    once = "" if calibrated else ", once calibrated,"
+    return f"both build as configured{once}{where}: {'; '.join(said)}"
 
 
 def _splits(facts: dict[str, ModelFacts | None], config: RunConfig) -> Iterator[Finding]:
@@ -116,6 +119,26 @@ def _format(role: Role, facts: ModelFacts, config: RunConfig) -> Iterator[Findin
             "preflight.group-size", "warning", role,
             "groups of 64 were reported to give garbage with some kernels (TensorRT-LLM issue 2445 and its kin)",
             "measure with `trtspec verify-checkpoint` and on the GPU, or use group_size 128",
+        )  # fmt: skip
+
+
+def _calibration(config: RunConfig) -> Iterator[Finding]:
+    """Formats whose scales come from prompts, and no prompts: `build` stops before it converts anything."""
+    shared = tuple(dataset.path for dataset in config.validation.datasets)
+    lacking: list[Role] = []
+    for role in ROLES[::-1]:
+        quantization = config.pair[role].quantization
+        own = quantization.calibration.prompts
+        files = shared if own is None else (own,)
+        if quantization.calibrates and not (files and all(path.is_file() for path in files)):
+            lacking.append(role)
+    if lacking:
+        said = " and ".join(f"{config.pair[role].quantization.weights} of the {role}" for role in lacking)
+        yield Finding(
+            "preflight.calibration", "warning", "pair",
+            f"scales come from calibration prompts, and there are none here ({said}): build stops before it converts",
+            "set validation.datasets, or quantization.calibration.prompts, to prompts like those that will be served",
+            {"roles": lacking},
         )  # fmt: skip
 
 
@@ -221,21 +244,14 @@ def _logits(facts: dict[str, ModelFacts | None], config: RunConfig) -> Iterator[
     target, draft = facts["target"], facts["draft"]
     if target is None or draft is None or target.vocab_size != draft.vocab_size:
         return  # widths.logits has that
-    rows = {role: _padded_rows(known, role, config) for role, known in (("target", target), ("draft", draft))}
+    rows: dict[str, int] = {role: padded(target.vocab_size, config.pair[role].parallelism.tensor) for role in ROLES}
     if rows["target"] != rows["draft"]:
         yield Finding(
             "preflight.logits-width", "error", "pair",
-            f"heads are padded to {rows['target']:,} rows (target) and {rows['draft']:,} (draft): splitting and "
-            "AWQ round the vocabulary up, and logits acceptance copies whole rows",
-            "use tensor sizes and weight formats that pad alike, or set speculation.acceptance to tokens", rows,
+            f"heads are padded to {rows['target']:,} rows (target) and {rows['draft']:,} (draft): splitting "
+            "rounds the vocabulary up, and logits acceptance copies whole rows",
+            "use tensor sizes that pad alike, or set speculation.acceptance to tokens", rows,
         )  # fmt: skip
     elif config.engine.backend == "tensorrt":
         message = f"logits of both are {rows['target']:,} wide; both engines must gather generation logits of one type"
         yield Finding("preflight.logits", "info", "pair", message)
-
-
-def _padded_rows(facts: ModelFacts, role: str, config: RunConfig) -> int:
-    source = config.pair["target" if role == "target" else "draft"]
-    multiple, tensor = vocabulary_multiple(source.quantization.weights), source.parallelism.tensor
-    rows = -(-facts.vocab_size // multiple) * multiple
-    return -(-rows // tensor) * tensor

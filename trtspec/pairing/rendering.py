@@ -11,8 +11,6 @@ Source of the environment's settings and helpers: `_compile_jinja_template` in t
 from __future__ import annotations
 
 import json
-import resource
-import sys
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, NoReturn
@@ -21,6 +19,8 @@ from jinja2 import TemplateError, TemplateSyntaxError, nodes
 from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from trtspec.pairing.worker import serve
 
 CPU_SECONDS = 2
 """A published template takes a few hundredths."""
@@ -109,12 +109,8 @@ def _reason(error: Exception) -> str:
 
 
 def main() -> None:
-    """Limit this process, then answer line by line; what a job leaves unanswered was stopped by the limits."""
-    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS, CPU_SECONDS))
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    for line in sys.stdin:
-        print(json.dumps(render(json.loads(line))), flush=True)
+    """Answer line by line within the limits; what a job leaves unanswered was stopped by them."""
+    serve(lambda line: json.dumps(render(json.loads(line))), cpu_seconds=CPU_SECONDS, memory=MEMORY)
 
 
 if __name__ == "__main__":

@@ -28,8 +28,9 @@ SUBJECTS = {
     "chat template": ("template",),
     "sizes": ("widths", "size", "lengths"),
     "lineage": ("lineage",),
-    "build": ("preflight",),
+    "build": ("preflight", "engine"),
     "memory": ("memory",),
+    "serving": ("serving",),
     "economics": ("economics",),
 }
 """Subject → the first words of its codes, in the order of the report."""
@@ -72,7 +73,7 @@ def _models(verdict: Verdict) -> Table:
         facts = verdict.facts.get(role)
         if facts:
             shape = [facts["parameters"] and human(facts["parameters"]), facts["architecture"], facts["dtype"]]
-            text = Text(facts["name"] if facts["source"] == "published" else facts["folder"])
+            text = Text(facts["folder"] or facts["name"])
             table.add_row(role, text.append("  " + ", ".join(str(part) for part in shape if part), style="dim"))
     return table
 

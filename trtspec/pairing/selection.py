@@ -16,9 +16,11 @@ from trtspec.config import RunConfig
 from trtspec.pairing.check import check_models, read_models
 from trtspec.pairing.economics import table
 from trtspec.pairing.findings import NOT_MEASURED, Finding, Severity, Verdict
+from trtspec.pairing.fitting import changed
 from trtspec.pairing.measured import ALPHAS, Acceptance, Basis
+from trtspec.pairing.parallel import tensor_sizes
 from trtspec.pairing.placement import GpuUse, MemoryPlan, uses_of
-from trtspec.pairing.shape import shape_of
+from trtspec.pairing.shape import group_size, shape_of
 from trtspec.pairing.timing import Timing, timing
 
 Status = Literal["ranked", "unmeasured", "rejected"]
@@ -193,6 +195,37 @@ def target_alone(config: RunConfig, target_dir: Path) -> MemoryPlan | None:
         lengths={"target": config.engine.max_seq_len},
         windowed=shape_of(facts).windowed,
     )
+
+
+def cut_target(config: RunConfig, target_dir: Path) -> RunConfig:
+    """With the smallest tensor-parallel size with which a full batch of the target alone fits, else the largest.
+
+    Only powers of two with which it builds are looked at; the configuration as it is where nothing is known.
+    """
+    from trtspec.pairing.model import Model
+
+    facts = Model.read("target", target_dir, config).facts
+    weights, group = config.pair.target.quantization.weights, group_size("target", config)
+    sizes = () if facts is None else tensor_sizes(facts, config.hardware.count, weights, group)
+    cut = config
+    for size in (n for n in sizes if n & (n - 1) == 0):
+        cut = config if size == 1 else changed(config, "target", parallelism={"tensor": size})
+        plan = target_alone(cut, target_dir)
+        if plan is None:
+            return config
+        if plan.fits:
+            break
+    return cut
+
+
+def cut_finding(config: RunConfig) -> Finding:
+    """What :func:`cut_target` did."""
+    tensor = config.pair.target.parallelism.tensor
+    message = (
+        f"the target is cut over {tensor} GPUs, the fewest that hold it and a full batch, or all that it can use; "
+        "for another layout: --set pair.target.parallelism.tensor=N"
+    )
+    return Finding("preflight.cut", "info", "target", message, None, {"tensor": tensor}, f"cut over {tensor} GPUs")
 
 
 def plain_row(config: RunConfig, target_dir: Path, candidates: Sequence[Judged]) -> dict[str, Any]:

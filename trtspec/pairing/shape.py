@@ -105,11 +105,6 @@ def arithmetic_kind(weights: str) -> str:
     )
 
 
-def vocabulary_multiple(weights: str) -> int:
-    """nvidia-modelopt pads the vocabulary to a multiple of 64 when it exports AWQ."""
-    return 64 if weights in ("int4_awq", "w4a8_awq") else 1
-
-
 def cache_bytes(facts: ModelFacts, role: Role, config: RunConfig) -> int:
     """Bytes of one cached value."""
     if config.engine.backend == "reference":

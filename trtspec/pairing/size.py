@@ -64,7 +64,7 @@ def _ratio(target: int, draft: int, config: RunConfig, cost: float | None) -> Fi
     rules = {"10-50x": RULE_RATIO[0] <= ratio <= RULE_RATIO[1], "at most 15%": share <= RULE_SHARE}
     facts = {"target": target, "draft": draft, "ratio": ratio, "band": [low, high], "share": share, "cost_ratio": cost,
              "rules": rules}  # fmt: skip
-    sizes = f"target {human(target)} ÷ draft {human(draft)} = {ratio:.1f}×"
+    sizes = f"target {human(target)} ÷ draft {human(draft)} = {_times(ratio)}"
     if ratio < 1:
         fix = "swap `pair.target` and `pair.draft`"
         return Finding("size.swapped", "error", "pair", f"{sizes}: the draft is the larger one", fix, facts)
@@ -75,6 +75,10 @@ def _ratio(target: int, draft: int, config: RunConfig, cost: float | None) -> Fi
     message = f"{sizes}, outside {low:g}-{high:g}×; {_consequence(ratio < low, config.speculation.k, cost)}; {said}"
     fix = "choose a smaller draft" if ratio < low else "measure acceptance first, or choose a larger draft"
     return Finding("size.ratio-outside", "warning", "pair", message, fix, facts)
+
+
+def _times(ratio: float) -> str:
+    return f"{ratio:.1f}×" if ratio >= 1 else f"{ratio:.2g}×"
 
 
 def _mark(holds: bool) -> str:

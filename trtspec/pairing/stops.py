@@ -13,10 +13,12 @@ from typing import Any
 from trtspec.checkpoint.jsonfile import Keys
 from trtspec.errors import ModelFileError
 from trtspec.pairing.conversations import ANSWER, FINISHED, TURNS
-from trtspec.pairing.findings import Finding
+from trtspec.pairing.findings import Finding, error_finding
 from trtspec.pairing.words import GENERATION_CONFIG, MODEL_CONFIG, SPECIAL_MAP, TOKENIZER_CONFIG, Words, text_of
 
 KINDS = {"bos": "begin", "eos": "end", "pad": "pad"}
+BEHIND = 64
+"""Characters behind an answer that are looked at for the token that ends it."""
 RUNS_ON = "add it to eos_token_id in generation_config.json"
 
 
@@ -83,9 +85,8 @@ def check_stops(
 
 def _broken(words: Words, ids: SpecialIds) -> Iterator[Finding]:
     for error in ids.broken:
-        facts = {"where": error.where, "found": error.found, "expected": error.expected}
-        message = str(ModelFileError(error.what, **facts))
-        yield Finding("stops.broken", "error", words.role, message, "restore the file that came with the model", facts)
+        error.fix = "restore the file that came with the model"
+        yield error_finding("stops.broken", words.role, error)
 
 
 def _unknown(words: Words, ids: SpecialIds, rows: int | None) -> Iterator[Finding]:
@@ -124,7 +125,7 @@ def _disagreement(words: Words, ids: SpecialIds) -> Iterator[Finding]:
             "special.disagree", "warning" if serious else "info", words.role,
             f"its files name different {KINDS[kind]} tokens: {told}"
             + (f"; generation stops on those of {ids.source}" if serious else ""),
-            RUNS_ON if serious else None,
+            f"see that eos_token_id of {ids.source} has every id that is to end an answer" if serious else None,
             {"kind": kind} | {file: list(found) for file, found in files.items()},
         )  # fmt: skip
 
@@ -173,7 +174,7 @@ def turn_end(words: Words) -> int | None:
         text = words.text(conversation)
         if text is None or words.vocabulary is None or ANSWER not in text:
             continue
-        behind = words.vocabulary.encode(text[text.rindex(ANSWER) + len(ANSWER) :][:200])
+        behind = words.vocabulary.encode(text[text.rindex(ANSWER) + len(ANSWER) :][:BEHIND])
         if behind and words.vocabulary.by_id.get(behind[0]) in words.vocabulary.added:
             return behind[0]
     return None

@@ -12,12 +12,12 @@ from tokenizers import AddedToken, Tokenizer
 
 from trtspec.checkpoint.jsonfile import Keys, parse_object, read_bytes
 from trtspec.errors import ModelFileError
+from trtspec.pairing.trial import FLAGS, STOPPED, job_of, tried
 
 FILE = "tokenizer.json"
-LIMIT = 512 << 20
+LIMIT = 128 << 20
+"""Bytes; the largest published ones have 35 million."""
 WRITE_IT = "write it with AutoTokenizer.from_pretrained(...).save_pretrained(...)"
-FLAGS = ("special", "normalized", "lstrip", "rstrip", "single_word")
-"""What an added token says about how it is found in a text."""
 _BULKY = ("vocab", "merges")
 
 
@@ -74,14 +74,19 @@ class Vocabulary:
 
 
 def read_vocabularies(target: Path, draft: Path) -> tuple[Vocabulary | ModelFileError, Vocabulary | ModelFileError]:
-    """Both folders' vocabularies, or why there is none. Equal files, and equal models in them, are built once."""
+    """Both folders' vocabularies, or why there is none. Equal files, and equal models in them, are built once.
+
+    Nothing of a file is run here before its pipeline has been tried in a process with limits.
+    """
     contents = [_content(folder / FILE) for folder in (target, draft)]
     first = _document(contents[0], target / FILE)
-    if contents[0] == contents[1] and isinstance(first, _Document):
+    same = contents[0] == contents[1] and isinstance(first, _Document)
+    second = first if same else _document(contents[1], draft / FILE)
+    contents.clear()
+    first, second = _tried(first, second)
+    if same:
         one = _parsed(first, None)
         return one, one
-    second = _document(contents[1], draft / FILE)
-    contents.clear()
     like = (
         first if isinstance(first, _Document) and isinstance(second, _Document) and first.same_model(second) else None
     )
@@ -156,6 +161,18 @@ def _document(content: bytes | ModelFileError, path: Path) -> _Document | ModelF
         return _Document(content, path)
     except ModelFileError as error:
         return error
+
+
+def _tried(*documents: _Document | ModelFileError) -> list[_Document | ModelFileError]:
+    """The same, with an error in the place of a document that cannot be run within limits."""
+    jobs = {id(d): job for d in documents if isinstance(d, _Document) and (job := job_of(d.json)) is not None}
+    ended = dict(zip(jobs, tried(list(jobs.values())), strict=True))
+    return [
+        ModelFileError(STOPPED, where=d.path, fix="take the tokenizer.json that came with the model")
+        if isinstance(d, _Document) and not ended.get(id(d), True)
+        else d
+        for d in documents
+    ]
 
 
 def _parsed(document: _Document | ModelFileError, like: Vocabulary | None) -> Vocabulary | ModelFileError:

@@ -1,8 +1,8 @@
 """Rows of embedding and head against config.json and the last real id; and against the other model's.
 
 Padding of the head: tensor parallelism splits its rows evenly, so they are filled up to a multiple of its size
-(TensorRT-LLM, `tensorrt_llm/models/*/convert.py`, `pad_vocab_size`); NVIDIA ModelOpt fills AWQ checkpoints up to a
-multiple of 64 first and writes the new number into the checkpoint.
+(TensorRT-LLM, `tensorrt_llm/models/*/convert.py`, `pad_vocab_size`). NVIDIA ModelOpt's own exports fill AWQ up to a
+multiple of 64 first; the checkpoints written here do not, whatever the format.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from typing import Any
 from trtspec.config import Role, RunConfig
 from trtspec.pairing.findings import Finding
 from trtspec.pairing.model import Model
-from trtspec.pairing.shape import vocabulary_multiple
 
 EMBEDDINGS = (
     "model.embed_tokens.weight",
@@ -70,17 +69,15 @@ def _last_id(model: Model) -> Iterator[Finding]:
     )  # fmt: skip
 
 
-def padded(rows: int, tensor_parallel: int, weights: str = "none") -> int:
-    """Rows of the head in the checkpoint: filled up for the quantization, then for tensor parallelism."""
-    for multiple in (vocabulary_multiple(weights), tensor_parallel):
-        rows = -(-rows // multiple) * multiple
-    return rows
+def padded(rows: int, tensor_parallel: int) -> int:
+    """Rows of the head in the checkpoint: filled up so that the ranks' shares are equal."""
+    return -(-rows // tensor_parallel) * tensor_parallel
 
 
 def _heads(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:
     roles: tuple[tuple[Role, Model], ...] = (("target", target), ("draft", draft))
     given = {role: model.facts.vocab_size for role, model in roles if model.facts is not None}
-    width = {role: _width(given[role], role, config) for role, _ in roles}
+    width = {role: padded(given[role], config.pair[role].parallelism.tensor) for role, _ in roles}
     last = {f"{role}_last_id": last_id(model) for role, model in roles}
     data: dict[str, Any] = {"target": width["target"], "draft": width["draft"], "given": given, **last}
     if width["target"] == width["draft"]:
@@ -89,7 +86,7 @@ def _heads(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:
     shown = f"heads are {width['target']:,} rows (target) and {width['draft']:,} (draft)" + _padding(given, width)
     if config.speculation.acceptance == "logits":
         if given["target"] == given["draft"]:
-            return  # the preflight has that: only splitting and AWQ tell them apart
+            return  # the preflight has that: only splitting tells them apart
         message = (
             f"{shown}: logits acceptance copies whole rows of logits from draft to target and fails on other widths, "
             "though no real token stands in the difference"
@@ -105,15 +102,10 @@ def _heads(target: Model, draft: Model, config: RunConfig) -> Iterator[Finding]:
         yield Finding("widths.padding", "info", "pair", message, None, data, "heads differ in padding only")
 
 
-def _width(rows: int, role: Role, config: RunConfig) -> int:
-    source = config.pair[role]
-    return padded(rows, source.parallelism.tensor, source.quantization.weights)
-
-
 def _padding(given: dict[Role, int], width: dict[Role, int]) -> str:
-    """Names the rows that parallelism or AWQ adds, where they do."""
+    """Names the rows that parallelism adds, where it does."""
     added = [f"{role} {width[role] - rows}" for role, rows in given.items() if width[role] != rows]
-    return f", {' and '.join(added)} of them added by tensor parallelism or AWQ" if added else ""
+    return f", {' and '.join(added)} of them added by tensor parallelism" if added else ""
 
 
 def _real(data: dict[str, Any]) -> str:

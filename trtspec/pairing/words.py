@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from trtspec.checkpoint.jsonfile import ABSENT, CONFIG_LIMIT, parse_object, read_bytes, read_object
+from trtspec.checkpoint.jsonfile import ABSENT, CONFIG_LIMIT, parse_object, present, read_bytes, read_object
 from trtspec.config import Role
 from trtspec.errors import ModelFileError
-from trtspec.pairing.findings import Finding, Severity
+from trtspec.pairing.findings import Finding, error_finding
 from trtspec.pairing.tokenizer import Vocabulary
 
 MODEL_CONFIG = "config.json"
@@ -93,11 +93,9 @@ class Words:
         """One rendered sample, or None where there is none."""
         return None if self.rendered is None else self.rendered[conversation].get("text")
 
-    def broken(self, code: str, error: ModelFileError, severity: Severity = "error") -> None:
+    def broken(self, code: str, error: ModelFileError) -> None:
         """Note a broken file."""
-        facts = {"where": error.where, "found": error.found, "expected": error.expected}
-        message = str(ModelFileError(error.what, **facts))
-        self.findings.append(Finding(code, severity, self.role, message, error.fix, facts))
+        self.findings.append(error_finding(code, self.role, error))
 
     def _object(self, name: str, code: str | None) -> dict[str, Any]:
         return self._try(lambda: read_object(self.folder / name), code, {})
@@ -121,14 +119,14 @@ def read_template(folder: Path, config: Mapping[str, Any]) -> Template | None:
     Source: transformers 4.57.6: chat_template.jinja, else chat_template.json, else tokenizer_config.json.
     """
     path = folder / JINJA
-    if path.is_file():
+    if present(path):
         data = read_bytes(path, limit=CONFIG_LIMIT)
         try:
             return Template({"default": data.decode("utf-8")}, JINJA)
         except UnicodeDecodeError as error:
             raise ModelFileError(f"is not UTF-8 text (byte {error.start})", where=path) from None
     path = folder / TEMPLATE_JSON
-    if path.is_file():
+    if present(path):
         given = parse_object(read_bytes(path, limit=CONFIG_LIMIT), path).get("chat_template")
         return _template(given, path)
     return _template(config.get("chat_template"), folder / TOKENIZER_CONFIG)

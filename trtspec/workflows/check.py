@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,9 +15,19 @@ if TYPE_CHECKING:
     from trtspec.pairing.findings import Verdict
 
 
-def check_config(config: RunConfig, *, download: bool = False) -> Verdict:
-    """Check both models. A hub model that is not on this machine leaves its facts *not measured*."""
-    return verdict_on(config, folders_of(config, download=download))
+def check_config(config: RunConfig, *, download: bool = False, cut: bool = False) -> Verdict:
+    """Check both models. A hub model that is not on this machine leaves its facts *not measured*.
+
+    `cut`: choose the target's tensor-parallel size, the smallest with which it fits the GPUs, and say so.
+    """
+    from trtspec.pairing.selection import cut_finding, cut_target
+
+    folders = folders_of(config, download=download)
+    chosen = cut_target(config, folders["target"]) if cut else config
+    verdict = verdict_on(chosen, folders)
+    if chosen is config:
+        return verdict
+    return replace(verdict, findings=(*verdict.findings, cut_finding(chosen)))
 
 
 def folders_of(config: RunConfig, *, download: bool = False) -> dict[Role, Path]:

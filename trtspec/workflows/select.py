@@ -13,7 +13,7 @@ from trtspec.errors import ConfigError, MissingError
 from trtspec.hashing import HashMemo
 from trtspec.measurement.profile_result import ProfileDocument, profiles_of, rule_of
 from trtspec.pairing.measured import Acceptance, Basis, file_hashes, sampling_of
-from trtspec.pairing.selection import Judged, Selection, judge, known_by, plain_row, rank, target_alone
+from trtspec.pairing.selection import Judged, Selection, cut_finding, cut_target, judge, known_by, plain_row, rank
 from trtspec.workflows.check import folders_of
 from trtspec.workflows.reporter import Reporter, Silent
 
@@ -75,20 +75,11 @@ class _Selecting:
             raise ConfigError(f"an acceptance is given for {unknown[0]!r}, which is no candidate", expected=expected)
 
     def _cut(self, config: RunConfig) -> RunConfig:
-        """The smallest tensor-parallel size with which a full batch of the target alone fits, else the largest."""
-        size = 1
-        while self._options.cut and 2 * size <= config.hardware.count:
-            plan = target_alone(_with_tensor(config, size), self._target)
-            if plan is None or plan.fits:
-                break
-            size *= 2
-        if size == 1:
-            return config
-        self._notes.append(
-            f"The target is cut over {size} GPUs, the fewest that hold it and a full batch; for another layout: "
-            "--set pair.target.parallelism.tensor=N."
-        )
-        return _with_tensor(config, size)
+        cut = cut_target(config, self._target) if self._options.cut else config
+        if cut is not config:
+            text = cut_finding(cut).message
+            self._notes.append(f"{text[0].upper()}{text[1:]}.")
+        return cut
 
     def _judged(self, name: str, source: ModelSource, own: bool) -> Judged:
         config = _with_draft(self._config, source, own)
@@ -166,13 +157,6 @@ def _with_draft(config: RunConfig, source: ModelSource, own: bool) -> RunConfig:
             "checks": config.checks.model_copy(update=unknown),
         }
     )
-
-
-def _with_tensor(config: RunConfig, size: int) -> RunConfig:
-    target = config.pair.target
-    split = target.parallelism.model_copy(update={"tensor": size})
-    pair = config.pair.model_copy(update={"target": target.model_copy(update={"parallelism": split})})
-    return config.model_copy(update={"pair": pair})
 
 
 def _names(sources: Sequence[ModelSource]) -> list[str]:
