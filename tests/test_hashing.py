@@ -60,6 +60,15 @@ def test_two_memos_merge_on_save(tmp_path: Path) -> None:
     assert third.bytes_read == 0
 
 
+def test_a_place_that_cannot_be_written_costs_time_only(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    memo = HashMemo(tmp_path / "file/memo")
+    memo.sha256(old_file(tmp_path / "f", b"abc"))
+    memo.save()
+    assert HashMemo(tmp_path / "file/memo").bytes_read == 0
+    assert (tmp_path / "file").is_file()
+
+
 def test_broken_memo_costs_time_only(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("{not json")
     path = old_file(tmp_path / "f", b"abc")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import os
@@ -66,13 +67,17 @@ class HashMemo:
         return digest
 
     def save(self) -> None:
-        """Merge what is new into the file on disk; another process may have written meanwhile."""
+        """Merge what is new into the file on disk; another process may have written meanwhile.
+
+        Where nothing can be written (a container without a home), the next run reads the files again.
+        """
         with self._lock:
             if not self._new:
                 return
             self._entries |= self._load() | self._new
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             beside = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-            beside.write_text(json.dumps(self._entries), encoding="utf-8")
-            os.replace(beside, self.path)
+            with contextlib.suppress(OSError):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                beside.write_text(json.dumps(self._entries), encoding="utf-8")
+                os.replace(beside, self.path)
             self._new = {}

@@ -104,12 +104,12 @@ class SubprocessRunner:
             code = process.wait(timeout)
         except TimeoutError:
             process.stop()
-            raise _failure(error, f"{name} did not end within {timeout:g} s", log) from None
+            raise failure(error, f"{name} did not end within {timeout:g} s", log) from None
         except BaseException:
             process.stop()
             raise
         if code != 0:
-            raise _failure(error, f"{name} {describe(code)}", log)
+            raise failure(error, f"{name} {describe(code)}", log)
         return Completed(tuple(map(str, command)), log, time.monotonic() - began)
 
     def start(
@@ -253,9 +253,10 @@ def tail(log: Path, lines: int = TAIL_LINES) -> list[str]:
     return [line.rstrip() for line in text.splitlines() if line.strip()][-lines:]
 
 
-def _failure(error: type[TrtspecError], what: str, log: Path) -> TrtspecError:
+def failure(error: type[TrtspecError], what: str, log: Path) -> TrtspecError:
+    """An `error` that shows the last lines that the last command in `log` wrote."""
     lines = tail(log)
     begins = max((i for i, line in enumerate(lines) if line.startswith("$ ")), default=-1)
-    failure = error(what, found="; ".join(lines[begins + 1 :][-3:]) or "no output", fix="read the log")
-    failure.context["log"] = str(log)
-    return failure
+    found = error(what, found="; ".join(lines[begins + 1 :][-3:]) or "no output", fix="read the log")
+    found.context["log"] = str(log)
+    return found

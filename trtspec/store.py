@@ -127,7 +127,7 @@ def _refuse_foreign(out: Path) -> None:
             "something stands here that trtspec did not make",
             where=out,
             found=f"no {MANIFEST}",
-            fix="move it away, or choose another folder under `output`",
+            fix="move it away, or choose another folder: --out, or `output` in the configuration",
         )
 
 

@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.checkpoint.madefamilies import CONFIGS, write_family
+from tests.checkpoint.models import load, save
 from trtspec.checkpoint.bounds import Bounds
 from trtspec.checkpoint.claims import broken_scales, wrong_claims
 from trtspec.checkpoint.compare import Compared, Comparison
@@ -196,6 +197,7 @@ def test_a_wrong_or_lost_claim_is_found(key: str, tmp_path: Path) -> None:
         ("gemma3", "rope_local_base_freq", None),
         ("gemma2", "architecture", "LlamaForCausalLM"),
         ("llama", "architecture", None),
+        ("llama", "architecture", {}),
         ("mixtral", "mapping", {"tp_size": 2, "moe_tp_size": 1, "moe_ep_size": 2}),
         ("llama", "mapping", {"tp_size": 2, "world_size": 4}),
     ],
@@ -240,6 +242,36 @@ def test_scales_that_no_calibration_gives_are_found(value: float, tmp_path: Path
     assert wrong(model, out)
 
 
+def test_groups_of_another_size_are_found(tmp_path: Path) -> None:
+    model, out = made(tmp_path, "qwen2", "int4_rtn", **LARGE)
+    config = json.loads((out / "config.json").read_text())
+    for size in (16, 33, 64, "x"):
+        config["quantization"]["group_size"] = size
+        (out / "config.json").write_text(json.dumps(config))
+        assert "transformer.layers.0.mlp.fc.weight" in {t.name for t in wrong(model, out)}
+
+
+def test_zero_points_that_are_claimed_are_found(tmp_path: Path) -> None:
+    model, out = made(tmp_path, "qwen2", "int4_rtn", **LARGE)
+    config = json.loads((out / "config.json").read_text())
+    config["quantization"]["has_zero_point"] = True
+    (out / "config.json").write_text(json.dumps(config))
+    assert ["has_zero_point" in said for said in broken_scales(Comparison.open(model, out).checkpoint)] == [True]
+
+
+def test_cache_scales_that_contradict_each_other_are_found(tmp_path: Path) -> None:
+    model, out = made(tmp_path, "llama")
+    weights = load(out / "rank0.safetensors")
+    scales = {"k": 0.5, "v": 0.25, "kv": 0.25}
+    for kind, value in scales.items():
+        data = np.float32(value).tobytes()
+        name = f"transformer.layers.1.attention.{kind}_cache_scaling_factor"
+        weights[name] = {"dtype": "F32", "shape": [1], "data": data}
+    save(out / "rank0.safetensors", {n: {**t, "data": bytes(t["data"])} for n, t in weights.items()})
+    (said,) = broken_scales(Comparison.open(model, out).checkpoint)
+    assert "kv_cache_scaling_factor is not the larger" in said
+
+
 def test_plain_weights_that_are_said_to_be_codes_are_found(tmp_path: Path) -> None:
     model, out = made(tmp_path)
     config = json.loads((out / "config.json").read_text())
@@ -261,7 +293,7 @@ def test_broken_folders_are_errors_not_verdicts(tmp_path: Path) -> None:
     model, out = made(tmp_path)
     config = json.loads((out / "config.json").read_text())
     damages = ({"dtype": "int3"}, {"mapping": {"tp_size": 2, "pp_size": 1}}, {"num_hidden_layers": 7},
-               {"vocab_size": None}, {"num_attention_heads": None})  # fmt: skip
+               {"vocab_size": None}, {"num_attention_heads": None}, {"num_key_value_heads": "x"})  # fmt: skip
     for damage in damages:
         (out / "config.json").write_text(json.dumps(config | damage))
         with pytest.raises(ModelFileError):

@@ -318,7 +318,7 @@ def test_overflow_names_the_tensor(tmp_path: Path, out: Path) -> None:
 
 @pytest.mark.parametrize("dtype", ["auto", "float32"])
 def test_memory_does_not_grow_with_the_model(tmp_path: Path, out: Path, dtype: str) -> None:
-    rows = 1 << 21
+    rows = 1 << 20
     tensors = write_model(tmp_path / "m", "BF16", vocab_size=rows, tie_word_embeddings=True)
     nbytes = len(tensors["model.embed_tokens.weight"]["data"])
     del tensors
@@ -327,4 +327,4 @@ def test_memory_does_not_grow_with_the_model(tmp_path: Path, out: Path, dtype: s
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert (out / "rank0.safetensors").stat().st_size > 2 * nbytes
-    assert peak < (nbytes // 4 if dtype == "float32" else nbytes // 16), f"{peak} bytes held for a tensor of {nbytes}"
+    assert peak < (nbytes // 4 if dtype == "float32" else nbytes // 8), f"{peak} bytes held for a tensor of {nbytes}"

@@ -200,6 +200,15 @@ def write_multimodal(folder: Path, prefix: str, vision: str) -> dict[str, Any]:
     return values
 
 
+def test_an_exact_gelu_is_a_warning(tmp_path: Path) -> None:
+    """transformers 4.57 looks at hidden_act alone; early Gemma files say gelu there and mean the tanh form."""
+    write_family(tmp_path, "gemma", hidden_activation=None, hidden_act="gelu")
+    (line,) = plan_conversion(tmp_path).warnings
+    assert "its tanh form" in line
+    write_family(tmp_path, "gemma")
+    assert plan_conversion(tmp_path).warnings == ()
+
+
 @pytest.mark.parametrize(
     ("prefix", "vision"),
     [("language_model.model.", "vision_tower"), ("model.language_model.", "model.vision_tower")],

@@ -165,3 +165,10 @@ def test_bfloat16_is_read(tmp_path: Path) -> None:
     name = "model.layers.1.mlp.down_proj.weight"
     wanted = decode((values[name].view("<u4") >> 16).astype("<u2"), "BF16")
     assert np.array_equal(Checkpoint.open(out).tensor("transformer.layers.1.mlp.proj.weight"), wanted)
+
+
+def test_a_scale_of_inputs_is_never_invented(tmp_path: Path) -> None:
+    out, _ = written(tmp_path, "fp8_pc_pt")
+    edit(out, quantization={"quant_algo": "FP8", "kv_cache_quant_algo": None})
+    with pytest.raises(ModelFileError, match=r"mlp\.fc\.activation_scaling_factor is absent"):
+        Checkpoint.open(out).activation("transformer.layers.0.mlp.fc")

@@ -38,6 +38,7 @@ def test_a_configuration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         ([], "nothing to quantize"),
         (["--model", DRAFT, "--out", "o"], "nothing to quantize"),
         (["--model", DRAFT, "--out", "o", "--format", "fp8"], "no prompts"),
+        (["--model", DRAFT, "--out", "o", "--format", "int4_rtn", "--group-size", "16"], "--group-size: "),
         (["--model", DRAFT, "--out", "o", "--format", "int4_rtn", "--group-size", "32"], "no kernel"),
         (["--model", "absent", "--out", "o", "--format", "fp8_pc_pt"], "no such model folder"),
         ([str(SHIPPED / "tiny.yaml"), "--tensor-parallel", "2"], "--tensor-parallel belongs to --model"),

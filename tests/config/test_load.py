@@ -67,6 +67,7 @@ def test_given_output_is_relative_to_the_file(tmp_path: Path) -> None:
         ("gates: {release_alpha: true}", r"gates\.release_alpha"),
         ("gates: {near_tie: .nan}", r"gates\.near_tie"),
         ("engine: 3", r"engine: must be a block of keys"),
+        ("engine: {tensorrt_llm_version: 1.2}", r"tensorrt_llm_version: must be text; in quotes .*found 1\.2"),
         ("output: {engines: same, model_repo: same}", r"output\.engines lies in output\.model_repo"),
         ("output: {engines: same/inner, model_repo: same}", r"output\.engines lies in output\.model_repo"),
         ('output: {engines: "a\\0b"}', r"NUL"),

@@ -1,7 +1,8 @@
-"""Models with the layers of the shipped configurations' pairs and the dimensions of a toy, made in a second.
+"""The shipped configurations' pairs with the dimensions of a toy, made in a second.
 
-Names, layer counts, ropes, ties and biases are those of the real models' config.json; heads are fewer and narrower, so
-that the real tensor-parallel sizes still divide them. The tokenizer is the tiny pair's, the weights are random numbers.
+Names, ropes, ties and biases are those of the real models' config.json; heads are fewer and narrower, so that the real
+tensor-parallel sizes still divide them. llama70b, which walks the whole road, has the real layer counts; qwen2.5 a
+tenth, since its layers are all alike. The tokenizer is the tiny pair's, the weights are random numbers.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ PAIRS: dict[str, dict[str, tuple[str, dict[str, Any]]]] = {
                             "rope_scaling": _LLAMA3 | {"factor": 32.0}}),
     },
     "qwen2.5": {
-        "target": ("qwen2", {**_QWEN, **_LARGE, "num_hidden_layers": 80}),
-        "draft": ("qwen2", {**_QWEN, **_SMALL, "num_hidden_layers": 28, "tie_word_embeddings": True}),
+        "target": ("qwen2", {**_QWEN, **_LARGE, "num_hidden_layers": 8}),
+        "draft": ("qwen2", {**_QWEN, **_SMALL, "num_hidden_layers": 3, "tie_word_embeddings": True}),
     },
 }  # fmt: skip
 """Configuration → role → family, and what its config.json has besides."""

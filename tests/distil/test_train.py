@@ -40,13 +40,16 @@ RISING = [0.1 * i for i in range(10)]
 
 
 @pytest.mark.parametrize("kind", ["muon", "adamw"])
-@pytest.mark.parametrize("die_at", [1, 5, 8])
-def test_a_killed_run_ends_where_an_unbroken_one_does_to_the_bit(kind: str, die_at: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("deaths", [(1,), (5,), (8,), (1, 5, 8)], ids=str)
+def test_a_killed_run_ends_where_an_unbroken_one_does_to_the_bit(
+    kind: str, deaths: tuple[int, ...], tmp_path: Path
+) -> None:
     straight, whole = fit(tmp_path / "a", RISING, kind=kind)
     whole.run()
-    _, first = fit(tmp_path / "b", RISING, die_at=die_at, kind=kind)
-    with pytest.raises(Stop):
-        first.run()
+    for die_at in deaths:
+        _, killed = fit(tmp_path / "b", RISING, die_at=die_at, kind=kind)
+        with pytest.raises(Stop):
+            killed.run()
     resumed, second = fit(tmp_path / "b", RISING, kind=kind, seed=5)
     second.run()
     for one, other in zip(straight.parameters(), resumed.parameters(), strict=True):

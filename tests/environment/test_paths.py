@@ -10,8 +10,7 @@ import pytest
 from tests.environment import machines
 from tests.environment.machines import machine, smi
 from trtspec.environment import Environment, Host, detect
-from trtspec.environment.paths import BACKENDS, Way, require_way, ways
-from trtspec.errors import MissingError
+from trtspec.environment.paths import BACKENDS, Way, ways
 
 
 def found(host: Host) -> dict[str, Way]:
@@ -106,17 +105,3 @@ def test_the_version_is_that_of_the_installation(tmp_path: Path) -> None:
 def test_judging_needs_the_environment_alone(tmp_path: Path) -> None:
     environment: Environment = detect(host=machines.ngc_26_05(tmp_path))
     assert ways(environment) == ways(environment)
-
-
-def test_requiring_a_way_tells_all_of_it_at_once(tmp_path: Path) -> None:
-    environment = detect(host=machines.ngc_26_05(tmp_path))
-    require_way(environment, "tensorrt")
-    require_way(environment, "tensorrt", "serve")
-    nothing = detect(host=machines.bare(tmp_path / "bare"))
-    with pytest.raises(
-        MissingError, match=r"tensorrt` cannot build .*no tensorrt_llm package; no NVIDIA driver"
-    ) as error:
-        require_way(nothing, "tensorrt")
-    assert str(error.value.fix).count("26.04-trtllm-python-py3") == 1
-    with pytest.raises(MissingError, match=r"reference` cannot serve .*no tritonserver"):
-        require_way(nothing, "reference", "serve")

@@ -122,7 +122,14 @@ def test_quantized_weights_have_no_count(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("count", "shown"),
-    [(70553706496, "70.6B"), (1235814400, "1.24B"), (5400000, "5.4M"), (999, "999"), (625056, "625K")],
+    [
+        (70553706496, "70.6B"),
+        (1235814400, "1.24B"),
+        (5400000, "5.4M"),
+        (999, "999"),
+        (625056, "625K"),
+        (999885952, "1B"),
+    ],
 )
 def test_human(count: int, shown: str) -> None:
     assert human(count) == shown

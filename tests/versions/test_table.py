@@ -251,3 +251,8 @@ def test_the_page_names_everything() -> None:
         assert row.name in page
     for name in (*NAMES, *(c.tag for c in CONTAINERS), *NEVER_THERE):
         assert name in page
+
+
+def test_builds_and_servers_use_one_image() -> None:
+    assert version("1.2.1").image == CONTAINER
+    assert version("0.18.1").image is None

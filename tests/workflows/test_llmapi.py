@@ -15,6 +15,7 @@ from trtspec.errors import ConfigError, MissingError
 from trtspec.workflows.build import Build, build
 from trtspec.workflows.plan import plan_config
 from trtspec.workflows.serve import serving
+from trtspec.workflows.validate import validate
 
 
 def pair(tmp_path: Path, *more: str) -> RunConfig:
@@ -110,6 +111,11 @@ def test_serve_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         pass
     assert caught.value.exit_code == 3
     assert caught.value.context["stage"] == "serve"
+
+
+def test_validate_says_that_it_does_not_measure_this_path(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="does not speak to the LLM API"):
+        validate(pair(tmp_path))
 
 
 def test_plan_lists_the_same_folders(tmp_path: Path) -> None:

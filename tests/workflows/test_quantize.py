@@ -66,6 +66,14 @@ def test_calibrate_convert_and_reuse(tmp_path: Path) -> None:
     assert made(converted(split)) == [("checkpoint of the draft", "reused")]
 
 
+def test_enough_tokens_and_formats_without_calibration_are_no_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trtspec.workflows.recipe.LEAST_TOKENS", 32)
+    assert quantize_folder(recipe(tmp_path), tmp_path / "out")[1] == []
+    assert quantize_folder(recipe(tmp_path, "int4_wo"), tmp_path / "none")[1] == []
+
+
 def test_a_killed_conversion_does_not_calibrate_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = fp8_draft(tmp_path)
 
@@ -152,7 +160,7 @@ def recipe(tmp_path: Path, weights: str = "fp8", **changes: Any) -> Recipe:
 def test_a_folder(tmp_path: Path) -> None:
     outcomes, warnings = quantize_folder(recipe(tmp_path), tmp_path / "out")
     assert [(o.stage.out.name, o.action) for o in outcomes] == [("seen", "built"), ("out", "built")]
-    assert warnings == []
+    assert [line.partition(":")[0] for line in warnings] == ["calibrated on 32 tokens"]
     again, _ = quantize_folder(recipe(tmp_path), tmp_path / "out")
     assert [o.action for o in again] == ["reused"]
 

@@ -55,7 +55,7 @@ def wrong_claims(expected: Mapping[str, Any], held: Mapping[str, Any]) -> list[C
         if absent or not _same(value, held[key]):
             found.append(Claim(key, value, held.get(key)))
     architecture = held.get("architecture")
-    if architecture != wanted["architecture"] and not {architecture, wanted["architecture"]} <= LLAMAS:
+    if architecture != wanted["architecture"] and not {str(architecture), wanted["architecture"]} <= LLAMAS:
         found.append(Claim("architecture", wanted["architecture"], architecture))
     mapping = held.get("mapping") or {}
     differing = [key for key in LAYOUT if mapping.get(key, wanted["mapping"][key]) != wanted["mapping"][key]]
@@ -78,12 +78,25 @@ def broken_scales(checkpoint: Checkpoint) -> Iterator[str]:
     ModelFileError: the format is not known.
     """
     fmt = checkpoint.format
+    if checkpoint.quantization.get("has_zero_point"):
+        yield "config.json says has_zero_point, and no zero points are read"
     for name in checkpoint.names:
         linear, _, suffix = name.rpartition(".")
+        if suffix == KV_SCALE:
+            yield from _not_the_larger(checkpoint, linear)
         if suffix == "weight" and checkpoint.is_quantized(linear):
             yield from (f"{linear}.{s} is absent" for s in fmt.names if f"{linear}.{s}" not in checkpoint.pieces)
         elif suffix in (WEIGHT, WEIGHT_2, CHANNEL, INPUT) or suffix.endswith(KV_SCALE):
             yield from _not_positive(checkpoint, name)
+
+
+def _not_the_larger(checkpoint: Checkpoint, attention: str) -> Iterator[str]:
+    """Where K, V and both have a scale, the last is the larger of the first two: engines read one or the others."""
+    names = [f"{attention}.{kind}_cache_scaling_factor" for kind in ("k", "v")]
+    if all(name in checkpoint.pieces for name in names):
+        larger = max(float(checkpoint.scale(name).reshape(-1)[0]) for name in names)
+        if float(checkpoint.scale(f"{attention}.{KV_SCALE}").reshape(-1)[0]) != larger:
+            yield f"{attention}.{KV_SCALE} is not the larger of those of keys and values, {larger:g}"
 
 
 def _not_positive(checkpoint: Checkpoint, name: str) -> Iterator[str]:

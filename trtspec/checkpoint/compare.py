@@ -67,7 +67,7 @@ class Comparison:
         dtype = str(held.config.get("dtype"))
         if dtype not in NAMES.values():
             raise ModelFileError("dtype is not one of weights", where=checkpoint_dir / "config.json", found=dtype)
-        tensor, pipeline = int(mapping.get("tp_size", 1)), int(mapping.get("pp_size", 1))
+        tensor, pipeline = (int(mapping.get(key) or 1) for key in ("tp_size", "pp_size"))
         try:
             plan = plan_conversion(model_dir, dtype=dtype, tensor=tensor, pipeline=pipeline)
         except ConfigError as error:

@@ -140,7 +140,7 @@ class ModelFacts:
 def read_config(folder: Path) -> dict[str, Any]:
     """The content of the folder's config.json, unchecked; ModelFileError when there is none."""
     if not folder.is_dir():
-        raise ModelFileError("no such model folder", where=folder, fix="check `path` in the configuration")
+        raise ModelFileError("no such model folder", where=folder, fix="check the path")
     return read_object(folder / CONFIG, fix="a model folder in Hugging Face layout has a config.json")
 
 

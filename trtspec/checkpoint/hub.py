@@ -27,7 +27,8 @@ def locate(source: ModelSource, *, download: bool = False) -> Path:
         raise ConfigError(
             f"{source.hub} has no `revision`",
             expected="the 40-digit commit hash of the hub repository",
-            fix="pin it; a branch name moves and would make the build unrepeatable",
+            fix="pin it, in the file or by --set pair.ROLE.revision=HASH; a branch name moves and would make the build "
+            "unrepeatable",
         )
     return _snapshot(source.hub, source.revision, download)
 
@@ -39,7 +40,8 @@ def _snapshot(hub: str, revision: str | None, download: bool) -> Path:
     try:
         found = snapshot_download(hub, revision=revision, local_files_only=not download, allow_patterns=_WANTED)
     except LocalEntryNotFoundError:
-        fix = "run again with --download" if not download else "check the network and HF_HOME"
+        pinned = "run again with --download" if revision else "pin its `revision`, then run again with --download"
+        fix = "check the network and HF_HOME" if download else pinned
         raise MissingError(
             f"{hub} is not on this machine", found=f"revision {revision or 'unpinned'}", fix=fix
         ) from None

@@ -58,8 +58,7 @@ class Checkpoint:
         config = read_object(folder / CONFIG, fix="a checkpoint has a config.json beside its rank files")
         config = config.get("pretrained_config", config)  # as an engine folder of the reference backend holds it
         keys = Keys(config, folder / CONFIG)
-        for key in ("vocab_size", "num_attention_heads"):
-            keys.integer(key)  # what merging ranks needs
+        _check_sizes(keys)
         mapping = keys.block("mapping") or Keys({}, folder / CONFIG)
         tensor, pipeline = (mapping.integer(key, 1, most=1 << 16) for key in ("tp_size", "pp_size"))
         found: dict[str, tuple[TensorInfo, ...]] = {}
@@ -107,7 +106,8 @@ class Checkpoint:
     def group_size(self) -> int:
         """Columns that share a scale; 0 for formats without groups."""
         default = self.format.group_size
-        return int(self.quantization.get("group_size") or default) if default else 0
+        block = Keys(self.quantization, self.folder / CONFIG, "quantization.")
+        return block.integer("group_size", default) if default else 0
 
     def is_quantized(self, linear: str) -> bool:
         """Whether X.weight is held as codes with scales beside it."""
@@ -126,7 +126,20 @@ class Checkpoint:
                 fix="weight-only checkpoints are read in the late form (plain weights); others are bound to one GPU",
             )
         scales = {s: (self._dtype(f"{linear}.{s}"), self._merged(f"{linear}.{s}")) for s in found}
-        return Stored(self._dtype(name), self._merged(name), scales)
+        held = Stored(self._dtype(name), self._merged(name), scales)
+        if WEIGHT in scales and self.group_size:
+            self._check_groups(name, held)
+        return held
+
+    def _check_groups(self, name: str, held: Stored) -> None:
+        codes, scales = held.codes.shape, held.scales[WEIGHT][1].shape
+        rows, columns = (codes[0] * 2, codes[1]) if self.format.packs_rows else (codes[0], codes[1] * 2)
+        if scales != (rows, columns // self.group_size) or columns % self.group_size:
+            raise ModelFileError(
+                f"scales of {name!r} are not those of groups of {self.group_size} columns",
+                where=self.folder,
+                found=f"scales {list(scales)} for {rows} × {columns} weights",
+            )
 
     def tensor(self, name: str) -> Floats:
         """Values in the terms of the source model; float32. KeyError for an unknown name."""
@@ -143,11 +156,21 @@ class Checkpoint:
         return dequantize.executed(self.format, held, self.group_size)
 
     def activation(self, linear: str) -> ActivationQuant | None:
-        """How `linear` (a name without .weight) treats its inputs; None when it takes them as they are."""
+        """How `linear` (a name without .weight) treats its inputs; None when it takes them as they are.
+
+        ModelFileError where its format has a stored scale for them and the checkpoint has not: none is invented.
+        """
         fmt = self.format
         if not self.is_quantized(linear) or (fmt.activation == "none" and not fmt.prequant):
             return None
         held = {s: self._value(f"{linear}.{s}") for s in (INPUT, PREQUANT) if f"{linear}.{s}" in self.pieces}
+        if INPUT in fmt.names and INPUT not in held:
+            raise ModelFileError(
+                f"{linear}.{INPUT} is absent",
+                where=self.folder,
+                expected=f"a scale for the inputs of {fmt.name}",
+                fix="calibrate and quantize the model again",
+            )
         scale = None if INPUT not in held else float(held[INPUT].reshape(-1)[0])
         return ActivationQuant(fmt.activation, scale, held.get(PREQUANT), self.group_size or 16)
 
@@ -184,6 +207,14 @@ class Checkpoint:
             return merged(name, [_read(p) for p in pieces], self.config, experts=len(weight.shape) == 3, packed=packed)
         except ValueError as error:
             raise ModelFileError(f"tensor {name!r}: {error}", where=self.folder) from None
+
+
+def _check_sizes(keys: Keys) -> None:
+    """ModelFileError unless config.json has the numbers by which ranks are merged."""
+    for key in ("vocab_size", "num_attention_heads"):
+        keys.integer(key)
+    for key in ("num_key_value_heads", "intermediate_size", "moe_intermediate_size"):
+        keys.integer(key, 0, least=0)
 
 
 def _global(name: str, first: int) -> str:

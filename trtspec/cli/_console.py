@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from types import TracebackType
 
 from rich.console import Console
@@ -28,6 +29,23 @@ def console(as_json: bool = False) -> Console:
 def print_json(document: object) -> None:
     """The one document of `--json`."""
     print(json.dumps(document, indent=1, default=str, ensure_ascii=False), flush=True)  # `serve` goes on running
+
+
+def tell_warnings(out: Console, warnings: Sequence[str]) -> None:
+    """A line each."""
+    for line in warnings:
+        out.print(f"warning: {line}", markup=False, soft_wrap=True)
+
+
+def tell_if_reused(out: Console, outcomes: Sequence[Outcome]) -> None:
+    """Say so when there was nothing to do."""
+    if all(outcome.action == "reused" for outcome in outcomes):
+        out.print("Nothing to do: everything is up to date.")
+
+
+def stages_as_dicts(outcomes: Sequence[Outcome]) -> list[dict[str, object]]:
+    """What was done, for the document of `--json`."""
+    return [{"stage": o.stage.title, "action": o.action, "folder": o.stage.out, "key": o.stage.key} for o in outcomes]
 
 
 class ConsoleReporter:

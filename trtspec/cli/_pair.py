@@ -27,7 +27,8 @@ def optional_config(function: F) -> F:
 
     function = config_argument(function)
     parameters = function.__click_params__  # type: ignore[attr-defined]
-    next(p for p in parameters if isinstance(p, click.Argument)).required = False
+    argument = next(p for p in parameters if isinstance(p, click.Argument))
+    argument.required, argument.metavar = False, "[CONFIG]"
     return function
 
 

@@ -55,7 +55,7 @@ def _walk(
     download: bool,
     as_json: bool,
 ) -> None:
-    from trtspec.cli._console import ConsoleReporter, console, print_json
+    from trtspec.cli._console import ConsoleReporter, console, print_json, stages_as_dicts
     from trtspec.config import ROLES
     from trtspec.workflows.build import build as run
     from trtspec.workflows.build import stored_verdict
@@ -72,12 +72,4 @@ def _walk(
             script = config.repository_dir / "launch.sh"
             out.print(f"Start it on the GPU host: `trtspec serve`, or {script} (see README.md)", soft_wrap=True)
     if as_json:
-        print_json(
-            {
-                "stages": [
-                    {"stage": o.stage.title, "action": o.action, "folder": o.stage.out, "key": o.stage.key}
-                    for o in done.outcomes
-                ],
-                "check": stored_verdict(done) if check else None,
-            }
-        )
+        print_json({"stages": stages_as_dicts(done.outcomes), "check": stored_verdict(done) if check else None})

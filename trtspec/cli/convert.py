@@ -47,7 +47,14 @@ def convert(
 
     Weights are streamed: memory does not grow with the model. A killed run leaves nothing that looks finished.
     """
-    from trtspec.cli._console import ConsoleReporter, console, print_json
+    from trtspec.cli._console import (
+        ConsoleReporter,
+        console,
+        print_json,
+        stages_as_dicts,
+        tell_if_reused,
+        tell_warnings,
+    )
 
     out = console(as_json)
     given = [name for name in _BARE if bare[name] is not None]
@@ -60,15 +67,10 @@ def convert(
             if overrides or role or download:
                 raise ConfigError("--set, --role and --download belong to a configuration", fix="give a CONFIG")
             outcomes, warnings = _folder(bare, strict, reporter)
-    for line in warnings if config_path is None else ():  # the stages of a pair have said theirs
-        out.print(f"warning: {line}", markup=False, soft_wrap=True)
-    if all(outcome.action == "reused" for outcome in outcomes):
-        out.print("Nothing to do: everything is up to date.")
+    tell_warnings(out, warnings if config_path is None else ())  # the stages of a pair have said theirs
+    tell_if_reused(out, outcomes)
     if as_json:
-        stages = [
-            {"stage": o.stage.title, "action": o.action, "folder": o.stage.out, "key": o.stage.key} for o in outcomes
-        ]
-        print_json({"stages": stages, "warnings": warnings, "check": None})
+        print_json({"stages": stages_as_dicts(outcomes), "warnings": warnings, "check": None})
 
 
 def _pair(

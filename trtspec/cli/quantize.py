@@ -59,7 +59,14 @@ def quantize(
 
     What a calibration saw is kept beside the checkpoint and used again. docs/quantization.md compares the formats.
     """
-    from trtspec.cli._console import ConsoleReporter, console, print_json
+    from trtspec.cli._console import (
+        ConsoleReporter,
+        console,
+        print_json,
+        stages_as_dicts,
+        tell_if_reused,
+        tell_warnings,
+    )
 
     out = console(as_json)
     given = [name for name in _BARE if bare[name] is not None]
@@ -74,15 +81,10 @@ def quantize(
             if overrides or role or download:
                 raise ConfigError("--set, --role and --download belong to a configuration", fix="give a CONFIG")
             outcomes, warnings = _folder(bare, strict, reporter)
-    for line in warnings if config_path is None else ():  # the stages of a pair have said theirs
-        out.print(f"warning: {line}", markup=False, soft_wrap=True)
-    if all(outcome.action == "reused" for outcome in outcomes):
-        out.print("Nothing to do: everything is up to date.")
+    tell_warnings(out, warnings if config_path is None else ())  # the stages of a pair have said theirs
+    tell_if_reused(out, outcomes)
     if as_json:
-        stages = [
-            {"stage": o.stage.title, "action": o.action, "folder": o.stage.out, "key": o.stage.key} for o in outcomes
-        ]
-        print_json({"stages": stages, "warnings": warnings})
+        print_json({"stages": stages_as_dicts(outcomes), "warnings": warnings})
 
 
 def _flag(name: str) -> str:
@@ -125,7 +127,9 @@ def _recipe(bare: dict[str, Any]) -> Recipe:
             {name: value for name, value in flags.items() if value is not None} | {"calibration": calibration}
         )
     except ValidationError as error:
-        raise ConfigError(error.errors()[0]["msg"].removeprefix("Value error, ")) from None
+        fault = error.errors()[0]
+        option = f"--{str(fault['loc'][-1]).replace('_', '-')}: " if fault["loc"] else ""
+        raise ConfigError(option + fault["msg"].removeprefix("Value error, ")) from None
     out: Path = bare["out"]
     return Recipe(
         model=bare["model"],

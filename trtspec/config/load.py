@@ -63,7 +63,8 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[Location, int]]:
     if not path.exists():
         raise ConfigError("no such configuration file", where=path)
     if not path.is_file():  # reading a pipe would wait for ever
-        raise ConfigError("this is not a file", where=path)
+        fix = "name a YAML file; model folders are given by --target and --draft" if path.is_dir() else ""
+        raise ConfigError("this is not a file", where=path, fix=fix)
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -152,7 +153,12 @@ def _explain(
     return ConfigError(f"{name}: {message}{more}" if name else message + more, where=where, found=found)
 
 
-_PLAIN = {"model_type": "must be a block of keys", "path_type": "must be a path", "tuple_type": "must be a list"}
+_PLAIN = {
+    "model_type": "must be a block of keys",
+    "path_type": "must be a path",
+    "string_type": "must be text; in quotes where it looks like a number",
+    "tuple_type": "must be a list",
+}
 
 
 def _where(location: Location, path: Path, lines: dict[Location, int], sources: dict[Location, str]) -> str:

@@ -35,7 +35,7 @@ def save(folder: Path, step: int, model: nn.Module, optimizers: Optimizers, fact
         partial.mkdir()
         tensors = {f"model.{name}": p.detach().contiguous() for name, p in model.named_parameters()}
         save_file(tensors | _optimizer_tensors(model, optimizers), partial / TENSORS)
-        (partial / FACTS).write_text(json.dumps({"version": 1, "step": step, **facts}, indent=1) + "\n", "utf-8")
+        (partial / FACTS).write_text(json.dumps({**facts, "version": 1, "step": step}, indent=1) + "\n", "utf-8")
         for path in partial.iterdir():
             _sync(path)
         older = [path for path, _ in _states(folder) if path != out]

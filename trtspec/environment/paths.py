@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from trtspec.environment.model import Environment
-from trtspec.errors import ConfigError, MissingError
+from trtspec.errors import ConfigError
 from trtspec.versions import (
     CONTAINER,
     DEFAULT,
@@ -61,17 +61,6 @@ def ways(environment: Environment) -> tuple[Way, ...]:
     return tuple(_way(backend, environment) for backend in BACKENDS)
 
 
-def require_way(environment: Environment, backend: Backend, stage: Literal["build", "serve"] = "build") -> None:
-    """MissingError with all that `stage` of a backend lacks on this machine, and how to get it."""
-    lacks = [item for item in _way(backend, environment).missing if item.stage == stage]
-    if lacks:
-        raise MissingError(
-            f"`engine.backend: {backend}` cannot {stage} on this machine",
-            found="; ".join(item.what for item in lacks),
-            fix="; ".join(dict.fromkeys(item.how for item in lacks)),
-        )
-
-
 def _way(backend: Backend, environment: Environment) -> Way:
     lacks = {"tensorrt": _tensorrt, "pytorch": _pytorch, "reference": _reference}
     missing = tuple(lacks[backend](environment))
@@ -98,12 +87,17 @@ def _tensorrt(environment: Environment) -> Iterator[Missing]:
 
 
 def _trt(environment: Environment, version: TrtLlm) -> Iterator[Missing]:
+    what = "no tensorrt package" if environment.tensorrt is None else wrong_tensorrt(environment, version)
+    if what is not None:
+        yield Missing(what, f"install tensorrt {version.tensorrt}, or {IN_IMAGE}", "build")
+
+
+def wrong_tensorrt(environment: Environment, version: TrtLlm) -> str | None:
+    """That the TensorRT here is not the one `version` is built with; None where it is, or where there is none."""
     found, wanted = environment.tensorrt, version.tensorrt
-    if found is None:
-        yield Missing("no tensorrt package", f"install tensorrt {wanted}, or {IN_IMAGE}", "build")
-    elif wanted is not None and found.split(".")[:2] != wanted.split("."):
-        what = f"TensorRT {found} does not belong to TensorRT-LLM {version}, which is built with {wanted}"
-        yield Missing(what, f"install tensorrt {wanted}, or {IN_IMAGE}", "build")
+    if found is None or wanted is None or found.split(".")[:2] == wanted.split("."):
+        return None
+    return f"TensorRT {found} does not belong to TensorRT-LLM {version}, which is built with {wanted}"
 
 
 def _pytorch(environment: Environment) -> Iterator[Missing]:

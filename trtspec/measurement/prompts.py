@@ -31,7 +31,8 @@ class Prompt:
 def load_all(validation: Validation, chat: ChatTemplate | None) -> list[Prompt]:
     """The prompts of every dataset of the configuration, domain after domain."""
     if not validation.datasets:
-        raise ConfigError("there is nothing to validate with", fix="name a file of prompts under validation.datasets")
+        fix = "name a file of prompts under validation.datasets (`profile` also takes --dataset FILE:DOMAIN)"
+        raise ConfigError("there are no prompts: nothing to validate with", fix=fix)
     return [
         prompt
         for dataset in validation.datasets
@@ -97,7 +98,8 @@ class _Line:
         if not isinstance(data, dict):
             raise self.fault("a prompt is a JSON object", type(data).__name__)
         if data.get("domain", self.dataset.domain) != self.dataset.domain:
-            raise self.fault(f"the dataset's domain is {self.dataset.domain!r}", repr(data["domain"]))
+            what = f"the dataset's domain is {self.dataset.domain!r}, the prompt's `domain` another"
+            raise self.fault(what, repr(data["domain"]))
         name = data.get("id", f"{self.dataset.path.stem}:{self.number}")
         if not isinstance(name, str) or not name:
             raise self.fault("`id` is a text, not empty", repr(name))

@@ -136,6 +136,6 @@ def _counts(name: str, tied: bool) -> bool:
 def human(count: int) -> str:
     """70.6B, 1.24B, 5.40M, 604K."""
     for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
-        if count >= size:
-            return f"{count / size:.3g}{unit}" if count < 1000 * size else f"{count // size:,}{unit}"
+        if count >= 0.9995 * size:
+            return f"{count / size:.3g}{unit}" if count < 999.5 * size else f"{count / size:,.0f}{unit}"
     return str(count)

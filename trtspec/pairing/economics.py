@@ -103,7 +103,8 @@ def _caption(facts: dict[str, Any]) -> str:
     """Under which conditions the speed-ups hold."""
     where = f"batch 1, {facts['context']:,} tokens of context, " if facts["context"] else ""
     independent = "" if "positions" in facts["alpha_source"] else " Acceptances are taken as independent."
-    return f"* configured. {where}{conditions(facts)}; α: {facts['alpha_source']}.{independent}"
+    words = "In target steps: c a draft step, v a verify step, o a round's overhead; even: the α that breaks even."
+    return f"* configured. {where}{conditions(facts)}; α: {facts['alpha_source']}.{independent}\n{words}"
 
 
 def table(found: Timing, basis: Basis, config: RunConfig) -> dict[str, Any]:

@@ -45,9 +45,9 @@ def _unreadable(model: Model, error: ModelFileError) -> Finding:
         # An error, not *not measured*: a verdict that never compared token ids must not read as a pass.
         name = model.origin.name.text if model.origin.name else str(model.folder)
         message = f"{name}: not on this machine; nothing can be said about its token ids"
-        fix = f"pin pair.{model.role}.revision, then fetch it with --download"
         like = near(name)
-        fix = f"did you mean {like}, whose facts are known? If not, {fix}" if like else fix
+        fix = f"did you mean {like}, whose facts are known? If not," if like else "correct the id, or"
+        fix += f" pin pair.{model.role}.revision (in the file, or by --set) and fetch it with --download"
         return Finding("tokenizer.missing", "error", model.role, message, fix)
     code = "tokenizer.missing" if error.what == ABSENT else "tokenizer.broken"
     return error_finding(code, model.role, error)

@@ -126,12 +126,16 @@ def _memory(memory: Mapping[str, Any], document: Mapping[str, Any]) -> list[Rend
 
 def _caches(memory: Mapping[str, Any]) -> Text:
     write = memory["kv_cache"]
+    if not memory["cache_tokens"]:
+        return Text(
+            "No room for any cache: see the check below.\n* estimated: activations, logits, CUDA context.", "dim"
+        )
     fractions = ", ".join(f"{r} {write[r]['kv_cache_free_gpu_mem_fraction']:g}" for r in ("target", "draft"))
     bound = " Windowed layers need less: upper bound." if memory["upper_bound"] else ""
     lines = [
         f"{memory['largest_batch']:,} sequences of full length fit at once, or max_batch_size of them with "
         f"{memory['largest_seq_len']:,} tokens each.{bound}",
-        f"Write: kv_cache_free_gpu_mem_fraction {fractions}; max_tokens_in_paged_kv_cache "
+        f"`build` writes kv_cache_free_gpu_mem_fraction {fractions}; max_tokens_in_paged_kv_cache "
         f"{memory['cache_tokens']} for both (independent of load order).",
         "* estimated: activations, logits, CUDA context.",
     ]
@@ -195,5 +199,6 @@ def _check(document: Mapping[str, Any]) -> Text:
     line = Text("\nCheck: ").append(word, style=f"bold {colour}")
     for finding in document["check"]["findings"]:
         mark, style = ("✗", "red") if finding["severity"] == "error" else ("!", "yellow")
-        line.append(f"\n {mark} ", style=style).append(f"{finding['code']}: {finding['message']}")
+        whose = "" if finding["subject"] == "pair" else f"{finding['subject']}: "
+        line.append(f"\n {mark} ", style=style).append(f"{finding['code']}: {whose}{finding['message']}")
     return line.append("\nNothing was written. `trtspec check` explains the findings.", style="dim")

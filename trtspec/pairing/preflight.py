@@ -133,7 +133,9 @@ def _calibration(config: RunConfig) -> Iterator[Finding]:
         if quantization.calibrates and not (files and all(path.is_file() for path in files)):
             lacking.append(role)
     if lacking:
-        said = " and ".join(f"{config.pair[role].quantization.weights} of the {role}" for role in lacking)
+        formats = {role: config.pair[role].quantization for role in lacking}
+        names = {role: f"{q.kv_cache} KV cache" if q.weights == "none" else q.weights for role, q in formats.items()}
+        said = " and ".join(f"{name} of the {role}" for role, name in names.items())
         yield Finding(
             "preflight.calibration", "warning", "pair",
             f"scales come from calibration prompts, and there are none here ({said}): build stops before it converts",

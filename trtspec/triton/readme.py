@@ -61,8 +61,8 @@ def _lines(plan: RepositoryPlan) -> Iterator[str]:
 
 def _image(plan: RepositoryPlan) -> str:
     assert plan.version is not None
-    images = plan.version.containers
-    return f"`{images[-1].image}`" if images else f"a Triton image with TensorRT-LLM {plan.version}"
+    image = plan.version.image
+    return f"`{image}`" if image else f"a Triton image with TensorRT-LLM {plan.version}"
 
 
 def _placed(plan: RepositoryPlan) -> Iterator[str]:

@@ -62,6 +62,11 @@ class TrtLlm:
         return self.release.llm_api
 
     @property
+    def image(self) -> str | None:
+        """The Triton image to build and to serve in: the first that holds it; None where none does."""
+        return self.containers[0].image if self.containers else None
+
+    @property
     def tensorrt(self) -> str | None:
         """TensorRT version prefix, such as 10.14."""
         return self.release.tensorrt

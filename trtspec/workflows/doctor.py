@@ -43,8 +43,12 @@ class Diagnosis:
 
     @property
     def exit_code(self) -> int:
-        """0 when the way that was asked for can be built on; without a configuration, when any can. Else 3."""
+        """0 when the way that was asked for can be built on; without a configuration, when one with TensorRT-LLM can.
+
+        Else 3: the reference engine alone is for trying things out, and a host that was to have a GPU lacks it.
+        """
         asked = [way for way in self.ways if self.backend in (None, way.backend)]
+        asked = [way for way in asked if self.backend or way.backend != "reference"]
         unfit = any(remark.level == "error" for remark in self.remarks)
         return LACKS if unfit or not any(way.state in OPEN for way in asked) else 0
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from trtspec.checkpoint.convert import FORMAT, ConvertResult, check_finite, check_room, write_checkpoint
 from trtspec.checkpoint.facts import ModelFacts
-from trtspec.checkpoint.plan import plan_conversion
+from trtspec.checkpoint.plan import Plan, plan_conversion
 from trtspec.checkpoint.quantize import layerwise, separate
 from trtspec.checkpoint.quantize.calibration import Calibration, Promised, write_about
 from trtspec.checkpoint.quantize.plan import quantized
@@ -30,6 +30,8 @@ CALIBRATION_FORMAT = 1
 """Raised when the same prompts would be seen differently."""
 QUANTIZED_FORMAT = 1
 """Raised when the same weights would get other codes."""
+LEAST_TOKENS = 1000
+"""Fewer are worth a warning. TensorRT-LLM's quantize.py takes 512 prompts of up to 512 tokens, and 32 for AWQ."""
 FILES = ("config.json", "*.safetensors", "*.safetensors.index.json", "hf_quant_config.json")
 WORDS = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
 Hashes = dict[str, str]
@@ -62,13 +64,7 @@ class Recipe:
 
     def check(self) -> None:
         """What can be refused before anything is calibrated or written: model, split, format, environment."""
-        plan = plan_conversion(
-            self.model,
-            dtype=self.dtype,
-            tensor=self.tensor,
-            pipeline=self.pipeline,
-            tensorrt_llm_version=self.tensorrt_llm_version,
-        )
+        plan = self._plan()
         q = self.quantization
         if not q.calibrates:
             quantized(plan, q.weights, q.kv_cache, q.group_size)
@@ -79,6 +75,15 @@ class Recipe:
             separate.require(plan.facts, self.python)
         else:
             layerwise.require()
+
+    def _plan(self) -> Plan:
+        return plan_conversion(
+            self.model,
+            dtype=self.dtype,
+            tensor=self.tensor,
+            pipeline=self.pipeline,
+            tensorrt_llm_version=self.tensorrt_llm_version,
+        )
 
     def tokens(self) -> tuple[tuple[int, ...], ...]:
         """The prompts to calibrate with: drawn with the seed, in the model's tokens, cut to their longest length."""
@@ -170,19 +175,20 @@ class Recipe:
 
     def write(self, out: Path, *, strict: bool, progress: Callable[[int, int], None] | None) -> ConvertResult:
         """The checkpoint, into the empty folder `out`; the calibration must be there where one is needed."""
-        plan = plan_conversion(
-            self.model,
-            dtype=self.dtype,
-            tensor=self.tensor,
-            pipeline=self.pipeline,
-            tensorrt_llm_version=self.tensorrt_llm_version,
-        )
+        plan = self._plan()
         q = self.quantization
         calibration = Calibration.open(self.calibration) if q.calibrates else None
         plan = plan if q.plain else quantized(plan, q.weights, q.kv_cache, q.group_size, calibration)
         check_room(out, plan.nbytes)
-        warnings = (*plan.warnings, *check_finite(plan, strict=strict))
+        warnings = (*plan.warnings, *_scarce(calibration), *check_finite(plan, strict=strict))
         return write_checkpoint(plan, out, warnings=warnings, progress=progress)
+
+
+def _scarce(calibration: Calibration | None) -> tuple[str, ...]:
+    tokens = LEAST_TOKENS if calibration is None else calibration.about.get("tokens", LEAST_TOKENS)
+    if tokens >= LEAST_TOKENS:
+        return ()
+    return (f"calibrated on {tokens} tokens: inputs larger than theirs will be clipped; use more prompts, or longer",)
 
 
 def _work(folder: Path, key: str) -> Path:

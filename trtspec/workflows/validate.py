@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from trtspec.config import RunConfig
-from trtspec.errors import EvidenceError, context
+from trtspec.errors import ConfigError, EvidenceError, context
 from trtspec.measurement.chat import ChatTemplate
 from trtspec.measurement.exactness import compare
 from trtspec.measurement.load import measure
@@ -56,6 +56,11 @@ class Validation:
 def validate(config: RunConfig, reporter: Reporter | None = None) -> Validation:
     """Measure the built pair on its prompts and judge it. Bad prompts are found before the server starts."""
     reporter = reporter or Silent()
+    if config.engine.backend == "pytorch":
+        raise ConfigError(
+            "validate measures the engine path; it does not speak to the LLM API's model yet",
+            found="engine.backend: pytorch", expected="reference or tensorrt", fix="docs/llm-api.md says what there is",
+        )  # fmt: skip
     repository = current_repository(config, reporter.note)
     # The template that is deployed, not the one beside the weights.
     template = ChatTemplate.read(repository / PREPROCESSING / "1" / "tokenizer")

@@ -69,6 +69,7 @@ def test_a_build_from_command_to_record(tmp_path: Path) -> None:
             "doctor",
         ),
         (environment(gpus=0), {}, "no NVIDIA GPU", "tritonserver"),
+        (environment(trt="10.9.0.34"), {}, "TensorRT 10.9.0.34 does not belong to TensorRT-LLM 1.2.1", "doctor"),
         (environment(llm="1.1.0"), {"tensorrt_llm_version": "1.2.1"}, "is not the configured one", "1.1.0"),
         (environment(llm="1.3.0rc21"), {}, "no trtllm-build, no converters", "backend to pytorch"),
         (environment(llm="1.4.0rc4"), {}, "does not fit engine.backend tensorrt", "tritonserver:26.04"),

@@ -87,16 +87,16 @@ def launcher_for(config: RunConfig, runner: Runner) -> Launcher:
 
 
 def _image(config: RunConfig) -> str:
-    """The configured image, or the newest Triton container that holds the version."""
+    """The configured image, or the Triton container that the version is served in, too."""
     from trtspec.versions import DEFAULT, version
 
     if config.engine.kubernetes.image is not None:
         return config.engine.kubernetes.image
     wanted = version(config.engine.tensorrt_llm_version or DEFAULT)
-    if not wanted.containers:
+    if wanted.image is None:
         raise ConfigError(f"no Triton container holds TensorRT-LLM {wanted}", where="engine.kubernetes.image",
                           fix="name an image that does")  # fmt: skip
-    return wanted.containers[-1].image
+    return wanted.image
 
 
 class Follower:

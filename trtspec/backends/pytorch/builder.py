@@ -70,7 +70,7 @@ def require_runtime(config: RunConfig) -> None:
         missing.append("no NVIDIA driver (nvidia-smi)")
     version = version_of(config)
     if missing:
-        image = version.containers[0].image if version.containers else CONTAINER
+        image = version.image or CONTAINER
         raise MissingError(
             "the LLM API cannot run here", found=", ".join(missing), expected=f"TensorRT-LLM {version} and a GPU",
             fix=f"serve the same folders in {image} on a machine with GPUs; docs/gpu-host.md shows how",

@@ -11,6 +11,7 @@ from trtspec.backends.tensorrt.commands import tool_of
 from trtspec.backends.tensorrt.gpus import VISIBLE, visible
 from trtspec.config import RunConfig
 from trtspec.environment import Environment, Host, detect
+from trtspec.environment.paths import wrong_tensorrt
 from trtspec.errors import MissingError
 from trtspec.versions import USE_CONTAINER, TrtLlm, choose
 
@@ -95,6 +96,8 @@ def require_machine(config: RunConfig, environment: Environment | None = None) -
     missing += [] if found.tools.get("trtllm-build") else [f"no {tool_of(config) or 'trtllm-build on PATH'}"]
     missing += [] if found.gpus else ["no NVIDIA GPU (nvidia-smi)"]
     missing += [f"no GPU left by {VISIBLE}"] if found.gpus and not machine.gpus else []
+    wrong = wrong_tensorrt(found, machine.version) if machine.seen else None
+    missing += [wrong] if wrong else []
     if missing:
         raise MissingError(
             "engines for `engine.backend: tensorrt` cannot be built on this machine",

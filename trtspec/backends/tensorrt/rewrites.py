@@ -34,7 +34,9 @@ class Rewrite:
 
     def __str__(self) -> str:
         change = f"--{self.flag} {_shown(self.asked)} becomes {_shown(self.becomes)}: " if self.flag else ""
-        return change + self.rule.why + (f": {NO_REUSE[self.role]}" if self.rule.breaks == "target" else "")
+        meaning = f": {NO_REUSE[self.role]}" if self.rule.breaks == "target" else ""
+        raises = self.refused and self.rule.strict and self.role == "draft"
+        return change + self.rule.why + meaning + ("; this version may end with an error instead" if raises else "")
 
 
 @dataclass(frozen=True)

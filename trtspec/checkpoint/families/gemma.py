@@ -57,6 +57,15 @@ def _whole(number: float) -> float | int:
     return int(number) if float(number).is_integer() else number
 
 
+def _exact_gelu(facts: ModelFacts) -> tuple[str, ...]:
+    if facts.hidden_act != "gelu":
+        return ()
+    return (
+        "hidden_act is gelu: TensorRT-LLM computes its tanh form, with which Gemma was trained, transformers 4.57 the "
+        "exact one, so that logits differ a little (set hidden_act to gelu_pytorch_tanh to compare them)",
+    )
+
+
 def _cautions(facts: ModelFacts) -> tuple[str, ...]:
     if facts.rope_local is not None and facts.sliding_window is not None and _pattern(facts) is None:
         return ("TensorRT-LLM expects every n-th layer to see everything; this model's layer_types are not so regular",)
@@ -70,6 +79,7 @@ GEMMA = Family(
     activations=("gelu_pytorch_tanh", "gelu"),
     activation="gelu_pytorch_tanh",
     settings=_gemma,
+    cautions=_exact_gelu,
     shares_head=True,
 )
 GEMMA2 = replace(
