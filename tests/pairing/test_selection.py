@@ -92,6 +92,17 @@ def test_what_does_not_gain_stands_below_the_target_alone(judged: dict[str, Judg
     assert "serve the target without speculation" in shown(alone)
 
 
+def test_on_a_narrow_terminal_what_decides_stays_whole(judged: dict[str, Judged]) -> None:
+    found = selection(judged, **{"1B": 0.6})
+    narrow, wide = shown(found, 80), shown(found, 120)
+    assert "speed-up" in narrow
+    assert "ms/token" in wide
+    assert "ms/token" not in narrow
+    row = next(line for line in narrow.splitlines() if line.startswith("1 "))
+    assert "1B" in row
+    assert row.rstrip().endswith("×")
+
+
 def test_each_rejected_candidate_has_its_reason_and_a_fix(judged: dict[str, Judged]) -> None:
     found = selection(judged)
     rejected = {c.name: c for c in found.of("rejected")}

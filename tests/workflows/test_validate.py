@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -89,6 +90,23 @@ def test_refused_before_a_server_starts(built: Path, tmp_path: Path, capsys: pyt
     assert "out of date" in capsys.readouterr().err
     assert run(arguments(built, "validate", "name=other")) == 2
     assert "trtspec build" in capsys.readouterr().err
+
+
+def test_serving_without_torch_is_told_before_a_server_starts(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real = metadata.version
+
+    def version(name: str) -> str:
+        if name == "torch":
+            raise metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(metadata, "version", version)
+    assert run(arguments(built, "serve", prompts=1)) == 3
+    said = capsys.readouterr().err
+    assert "the reference engine needs torch" in said
+    assert "Starting Triton" not in said
 
 
 def test_port_in_use(built: Path, capsys: pytest.CaptureFixture[str]) -> None:

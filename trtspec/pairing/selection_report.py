@@ -22,6 +22,10 @@ MARKS: dict[Mark, tuple[str, str]] = {
     "unknown": ("-", "dim"),
 }
 RANGE_ENDS = (ALPHAS[0], ALPHAS[-1])
+WIDE = 105
+"""Columns of a terminal that hold every column of the matrix."""
+COST = 5
+"""Column of c in the matrix, left out where there is no room."""
 SHOWN = 2
 """Reasons shown for each rejected candidate; `--json` has all."""
 
@@ -89,12 +93,12 @@ def _reason(finding: Finding) -> dict[str, Any]:
 
 def print_selection(out: Console, selection: Selection) -> None:
     """The terminal report."""
-    out.print(render(selection))
+    out.print(render(selection, wide=out.width >= WIDE))
 
 
-def render(selection: Selection) -> RenderableType:
+def render(selection: Selection, *, wide: bool = True) -> RenderableType:
     """The matrix, what each candidate costs or risks, the rejected with reasons, and what follows."""
-    parts: list[RenderableType] = [Text(_title(selection), "bold"), Text(), matrix(selection)]
+    parts: list[RenderableType] = [Text(_title(selection), "bold"), Text(), matrix(selection, wide=wide)]
     warned = [c for c in selection.candidates if c.warnings and c.status != "rejected"]
     parts += [Text(), *_costs(warned)] if warned else []
     rejected = selection.of("rejected")
@@ -112,16 +116,16 @@ def _title(selection: Selection) -> str:
     return f"Drafts for {name} on {where}{split}, sequences of {c.engine.max_seq_len:,} tokens"
 
 
-def matrix(selection: Selection) -> Table:
-    """One row for each candidate that works, best first, and one for the target alone."""
-    timed = selection.plain["ms_per_token"] is not None
+def matrix(selection: Selection, *, wide: bool = True) -> Table:
+    """One row for each candidate that works, best first, and one for the target alone. Times only if `wide`."""
+    timed = wide and selection.plain["ms_per_token"] is not None
     stored = selection.plain["sequences"] is not None
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
-    for heading in ("", "draft"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("")
+    table.add_column("draft", overflow="fold", min_width=14)
     for heading in ("ids", "lineage"):
         table.add_column(heading, justify="center")
-    headings = ["size", "c", *(["fit"] if stored else []), "α", "K", "speed-up"]
+    headings = ["size", *(["c"] if wide else []), *(["fit"] if stored else []), "α", "K", "speed-up"]
     for heading in [*headings, *(["ms/token", "tokens/s"] if timed else [])]:
         table.add_column(heading, justify="right", no_wrap=True)
     rows: list[list[Text]] = []
@@ -131,7 +135,7 @@ def matrix(selection: Selection) -> Table:
     rows.insert(above, _plain(selection.plain, timed, stored))
     rows += [_cells(c, "?", timed, stored) for c in selection.of("unmeasured")]
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*(cell for i, cell in enumerate(row) if wide or i != COST))
     return table
 
 

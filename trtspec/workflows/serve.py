@@ -36,6 +36,10 @@ def serving_on(config: RunConfig, repository: Path, note: Callable[[str], None])
             from trtspec.backends.pytorch import require_runtime
 
             require_runtime(config)
+        if config.engine.backend == "reference":
+            from trtspec.backends.base import builder_for
+
+            builder_for(config).require(config)  # the server would say it too: late, and in many lines
         how = _through_mpi(config, repository) if config.engine.backend == "tensorrt" else {}
         note(f"Starting Triton on {repository} (log: {log})")
         with TritonServer.start(repository, config.serving, log, **how) as server:
