@@ -59,7 +59,8 @@ def test_a_configuration_for_another_machine(here: Here, capsys: pytest.CaptureF
     assert run(["doctor", LLAMA]) == 3
     assert "cannot be built on this machine" in capsys.readouterr().out
     assert run(["doctor", TINY]) == 0
-    assert run(["doctor", TINY, "--set", "engine.backend=pytorch"]) == 3
+    # Its build only writes files, as `build` itself shows.
+    assert run(["doctor", TINY, "--set", "engine.backend=pytorch"]) == 0
 
 
 def test_one_document_on_stdout(here: Here, capsys: pytest.CaptureFixture[str]) -> None:

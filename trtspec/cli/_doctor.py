@@ -107,7 +107,8 @@ def _remarks(found: Diagnosis) -> Iterator[Text]:
 def _verdict(found: Diagnosis) -> str:
     if found.config is not None:
         return f"{found.config} ({found.backend}) {'cannot' if found.exit_code else 'can'} be built on this machine"
-    usable = [way.backend for way in found.ways if way.state != "closed"]
+    written = [way for way in found.ways if way.backend == "pytorch" and way.state == "build-only"]
+    usable = [way.backend for way in found.ways if way.state != "closed" and way not in written]
     if usable == ["reference"]:
         return "nothing with TensorRT-LLM runs here, only the reference engine (configs/tiny.yaml); for more, see above"
     if usable:

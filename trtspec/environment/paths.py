@@ -7,7 +7,7 @@ A requirement belongs to building or to serving. A way is `open` with both, `bui
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from trtspec.environment.model import Environment
@@ -101,10 +101,11 @@ def wrong_tensorrt(environment: Environment, version: TrtLlm) -> str | None:
 
 
 def _pytorch(environment: Environment) -> Iterator[Missing]:
+    # `build` only writes files for this backend: whatever lacks is missed when they are served.
     found = _installed(environment, "pytorch")
     if isinstance(found, Missing):
-        yield found
-    yield from _gpu(environment)
+        yield replace(found, stage="serve")
+    yield from (replace(item, stage="serve") for item in _gpu(environment))
     served = environment.tools.get("trtllm-serve") is not None
     triton = environment.server is not None and environment.server.kind == "installed"
     if not (served or triton):

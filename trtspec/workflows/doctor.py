@@ -45,12 +45,14 @@ class Diagnosis:
     def exit_code(self) -> int:
         """0 when the way that was asked for can be built on; without a configuration, when one with TensorRT-LLM can.
 
-        Else 3: the reference engine alone is for trying things out, and a host that was to have a GPU lacks it.
+        Else 3: the reference engine, or files for another machine, are no use to a host that was to have a GPU.
         """
-        asked = [way for way in self.ways if self.backend in (None, way.backend)]
-        asked = [way for way in asked if self.backend or way.backend != "reference"]
+        if self.backend is not None:
+            good = any(way.state in OPEN for way in self.ways if way.backend == self.backend)
+        else:
+            good = any(_on_gpu(way) for way in self.ways)
         unfit = any(remark.level == "error" for remark in self.remarks)
-        return LACKS if unfit or not any(way.state in OPEN for way in asked) else 0
+        return 0 if good and not unfit else LACKS
 
     def as_dict(self) -> dict[str, Any]:
         """For `--json`. Bytes, seconds."""
@@ -62,6 +64,11 @@ class Diagnosis:
             "remarks": [asdict(remark) for remark in self.remarks],
             "exit_code": self.exit_code,
         }
+
+
+def _on_gpu(way: Way) -> bool:
+    """Whether this machine itself runs TensorRT-LLM that way, or at least builds its engines."""
+    return way.state in {"tensorrt": OPEN, "pytorch": ("open",), "reference": ()}[way.backend]
 
 
 def diagnose(environment: Environment, config: RunConfig | None = None) -> Diagnosis:
