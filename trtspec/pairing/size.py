@@ -69,7 +69,7 @@ def _ratio(target: int, draft: int, config: RunConfig, cost: float | None) -> Fi
         fix = "swap `pair.target` and `pair.draft`"
         return Finding("size.swapped", "error", "pair", f"{sizes}: the draft is the larger one", fix, facts)
     first, second = map(_mark, rules.values())
-    said = f"rules of the field: 10-50× {first}; draft at most 15 % {second}, it is {share:.1%}"
+    said = f"rules of thumb: 10-50× smaller: {first}; at most 15 % of the target: {second}, it is {share:.1%}"
     if low <= ratio <= high:
         return Finding("size.ratio", "info", "pair", f"{sizes} (band {low:g}-{high:g}×; {said})", None, facts, sizes)
     message = f"{sizes}, outside {low:g}-{high:g}×; {_consequence(ratio < low, config.speculation.k, cost)}; {said}"
