@@ -67,6 +67,8 @@ def test_strangers_folder_is_left_alone(model: Path, capsys: pytest.CaptureFixtu
         (["c.yaml", "--model", "m"], "--model belongs"),
         (["--model", "nowhere", "--out", "o"], "no such model folder"),
         (["--model", "m", "--out", "o", "--role", "draft"], "belong to a configuration"),
+        (["c.yaml", "--tensor-parallel", "2"], "--tensor-parallel belongs to --model"),
+        (["c.yaml", "--tensorrt-llm", "1.2.1"], "--tensorrt-llm belongs to --model"),
         (["--model", "m", "--out", "o", "--tensor-parallel", "0"], "tensor-parallel"),
     ],
 )

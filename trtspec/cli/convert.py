@@ -7,14 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from trtspec.cli._options import download_option, json_option, load
+from trtspec.cli._options import download_option, json_option, load, refuse_mixture
 from trtspec.errors import ConfigError
 
 if TYPE_CHECKING:
     from trtspec.config import Role
     from trtspec.store import Outcome
-
-_BARE = ("model", "out", "dtype", "tensor", "pipeline", "version")
 
 
 @click.command()
@@ -57,15 +55,11 @@ def convert(
     )
 
     out = console(as_json)
-    given = [name for name in _BARE if bare[name] is not None]
+    refuse_mixture(config_path, (overrides, role, download), bare)
     with ConsoleReporter(out) as reporter:
         if config_path is not None:
-            if given:
-                raise ConfigError(f"--{given[0]} belongs to --model, not to a configuration", fix="set it in CONFIG")
             outcomes, warnings = _pair(config_path, overrides, role, download, strict, reporter)
         else:
-            if overrides or role or download:
-                raise ConfigError("--set, --role and --download belong to a configuration", fix="give a CONFIG")
             outcomes, warnings = _folder(bare, strict, reporter)
     tell_warnings(out, warnings if config_path is None else ())  # the stages of a pair have said theirs
     tell_if_reused(out, outcomes)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trtspec.checkpoint.formats import FORMATS, KV_ALGOS
-from trtspec.cli._options import download_option, json_option, load
+from trtspec.cli._options import download_option, json_option, load, refuse_mixture
 from trtspec.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from trtspec.workflows.recipe import Recipe
 
 _FORMATS = [name for name in FORMATS if name != "none"]
-_BARE = ("model", "out", "format", "kv_cache", "group_size", "method", "prompts", "samples", "max_tokens", "dtype",
-         "tensor", "pipeline", "python", "hf")  # fmt: skip
 
 
 @click.command()
@@ -69,27 +67,16 @@ def quantize(
     )
 
     out = console(as_json)
-    given = [name for name in _BARE if bare[name] is not None]
+    refuse_mixture(config_path, (overrides, role, download), bare)
     with ConsoleReporter(out) as reporter:
         if config_path is not None:
-            if given:
-                raise ConfigError(
-                    f"{_flag(given[0])} belongs to --model, not to a configuration", fix="set it in CONFIG"
-                )
             outcomes, warnings = _pair(config_path, overrides, role, download, strict, reporter)
         else:
-            if overrides or role or download:
-                raise ConfigError("--set, --role and --download belong to a configuration", fix="give a CONFIG")
             outcomes, warnings = _folder(bare, strict, reporter)
     tell_warnings(out, warnings if config_path is None else ())  # the stages of a pair have said theirs
     tell_if_reused(out, outcomes)
     if as_json:
         print_json({"stages": stages_as_dicts(outcomes), "warnings": warnings})
-
-
-def _flag(name: str) -> str:
-    long = {"tensor": "tensor-parallel", "pipeline": "pipeline-parallel", "python": "modelopt-python"}
-    return f"--{long.get(name, name.replace('_', '-'))}"
 
 
 def _pair(
