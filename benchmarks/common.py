@@ -27,7 +27,7 @@ from trtspec.backends.reference.builder import ReferenceBuilder
 from trtspec.backends.reference.worker import Worker
 from trtspec.checkpoint.convert import convert
 from trtspec.config import Role, RunConfig
-from trtspec.config.schema import Dataset
+from trtspec.config.validation import Dataset
 from trtspec.measurement.chat import ChatTemplate
 from trtspec.measurement.prompts import load_prompts
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.config.schema import Validation
+from trtspec.config.validation import Validation
 from trtspec.measurement.prompts import Prompt
 from trtspec.triton.generation import Array, GenerateRequest, Generation
 

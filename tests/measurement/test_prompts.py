@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trtspec.config.schema import Dataset, Validation
+from trtspec.config.validation import Dataset, Validation
 from trtspec.errors import ConfigError
 from trtspec.measurement.chat import ChatTemplate
 from trtspec.measurement.prompts import Prompt, load_all, load_prompts

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.release.made import result
-from trtspec.config.schema import Gates
+from trtspec.config.validation import Gates
 from trtspec.measurement.result import Estimate, ProblemRow, ResultDocument
 from trtspec.release.gates import GateRow, Judgement, interval_text, judge
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.release.made import result
-from trtspec.config.schema import Gates
+from trtspec.config.validation import Gates
 from trtspec.errors import EvidenceError
 from trtspec.release.gates import judge
 from trtspec.release.policy import policy_document, write_policy

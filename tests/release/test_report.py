@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from tests.release.made import result
-from trtspec.config.schema import Gates
+from trtspec.config.validation import Gates
 from trtspec.measurement.result import ResultDocument, load_result
 from trtspec.release.gates import judge
 from trtspec.release.report import Report, markdown, print_report, report_schema, write_report

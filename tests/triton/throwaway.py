@@ -6,7 +6,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from trtspec.config.schema import Serving
+from trtspec.config.serving import Serving
 
 PRIVATE: dict[str, Any] = {"http_port": 0, "grpc_port": 0, "metrics_port": 0}
 

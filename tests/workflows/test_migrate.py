@@ -79,7 +79,8 @@ def test_serving_settings_of_engines_are_dropped_and_listed(tmp_path: Path) -> N
 
 
 def test_every_key_of_engines_alone_is_known_to_the_schema() -> None:
-    from trtspec.config.schema import Engine, Serving
+    from trtspec.config.schema import Engine
+    from trtspec.config.serving import Serving
     from trtspec.workflows.migrate import ENGINE_ONLY, SERVING_ONLY
 
     assert set(ENGINE_ONLY) <= set(Engine.model_fields)

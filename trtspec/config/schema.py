@@ -14,16 +14,12 @@ from pydantic import Field, field_validator, model_validator
 
 from trtspec.config.building import EngineTools, Kubernetes, Launcher, Slurm, TensorRT
 from trtspec.config.llmapi import PyTorch
-from trtspec.config.parameters import ModelParameters
 from trtspec.config.quantization import Quantization, Tools
-from trtspec.config.section import Fraction, Name, PositiveFloat, PositiveInt, Section
+from trtspec.config.section import Fraction, Name, PositiveFloat, PositiveInt, Role, Section
+from trtspec.config.serving import Serving
+from trtspec.config.validation import Gates, Validation
 from trtspec.errors import ConfigError
 from trtspec.hardware import CPU, CUSTOM, Gpu, gpu_named, with_figures
-
-Role = Literal["draft", "target"]
-ROLES: tuple[Role, Role] = ("draft", "target")
-
-Port = Annotated[int, Field(ge=0, le=65535, strict=True)]
 
 
 class Parallelism(Section):
@@ -226,93 +222,6 @@ class Checks(Section):
         if self.cost_ratio is not None and self.draft_step_ms is not None:
             raise ValueError("cost_ratio is draft_step_ms ÷ target_step_ms: give one or the other")
         return self
-
-
-class Serving(Section):
-    """The Triton server. Port 0 means any free port."""
-
-    host: str = "127.0.0.1"
-    """Address to listen on. Anything but loopback makes the server reachable by others."""
-    http_port: Port = 8000
-    """Triton's HTTP endpoint."""
-    grpc_port: Port = 8001
-    """Triton's gRPC endpoint, which `validate` uses."""
-    metrics_port: Port = 8002
-    """Prometheus metrics."""
-    tritonserver: Path | None = None
-    """The tritonserver program. Default: one on PATH or in /opt/tritonserver, else the nvidia-pytriton wheel's."""
-    start_timeout: PositiveFloat = 180.0
-    """Seconds until the server must be ready."""
-    stop_timeout: PositiveFloat = 10.0
-    """Seconds between SIGTERM and SIGKILL."""
-    mode: Literal["auto", "orchestrator", "leader"] = "auto"
-    """TensorRT engines: one server that starts a process per rank, or a server per rank (models of equal size)."""
-    max_queue_size: Annotated[int, Field(ge=0, strict=True)] = 0
-    """TensorRT engines: requests that may wait for each model before others are turned away; 0 is no limit."""
-    max_queue_delay_us: Annotated[int, Field(ge=0, strict=True)] = 0
-    """TensorRT engines: microseconds that a model waits for more requests before it takes a batch."""
-    target_parameters: ModelParameters = ModelParameters()
-    draft_parameters: ModelParameters = ModelParameters()
-
-    def parameters(self, role: Role) -> ModelParameters:
-        """Given parameters of one model."""
-        return self.target_parameters if role == "target" else self.draft_parameters
-
-
-class Dataset(Section):
-    """A file of prompts (JSONL) of one domain."""
-
-    path: Path
-    """The prompts: a JSON object with `prompt` or `messages` on each line; see docs/own-pair.md."""
-    domain: Name
-    """Task label: acceptance is judged per domain, and the serving policy is keyed by it."""
-    limit: PositiveInt | None = None
-    """Use only this many prompts, drawn with the seed."""
-
-
-class Validation(Section):
-    """What `validate` measures."""
-
-    datasets: tuple[Dataset, ...] = ()
-    concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 4
-    """Requests in flight at once; the speed-up is stated at this load."""
-    max_tokens: PositiveInt = 64
-    """Longest answer where a prompt does not say."""
-    temperature: Annotated[float, Field(ge=0.0, le=10.0, strict=True)] = 0.0
-    """0 is greedy."""
-    top_k: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Sampling only: draw from the k best tokens; 0 is no limit."""
-    top_p: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] = 1.0
-    """Sampling only: draw from the likeliest tokens that together have this probability."""
-    seed: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Draws prompts where a dataset has a `limit`, seeds sampled answers, and bootstraps the intervals."""
-    warmup: Annotated[int, Field(ge=0, strict=True)] = 4
-    """Requests sent before anything is counted."""
-    request_timeout: PositiveFloat = 120.0
-    """Seconds until one request is given up."""
-
-    @model_validator(mode="after")
-    def _distinct(self) -> Validation:
-        names = [d.domain for d in self.datasets]
-        twice = sorted({n for n in names if names.count(n) > 1})
-        if twice:
-            raise ValueError(f"two datasets share the domain {twice[0]!r}; give each its own")
-        return self
-
-
-class Gates(Section):
-    """Rules on measured numbers that can block a release."""
-
-    release_alpha: Fraction = 0.65
-    """Floor of α over the domains that keep speculation."""
-    domain_alpha: Fraction = 0.55
-    """A domain whose interval is not wholly above this floor is served without speculation."""
-    greedy_equality: Literal["exact", "near-tie", "off"] = "near-tie"
-    """Speculative greedy text against target-only: equal; equal but for near-ties of the best logits; not judged."""
-    near_tie: Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)] = 0.1
-    """Largest gap between the two best logits that counts as a near-tie."""
-    min_speedup: PositiveFloat | None = None
-    """Floor of throughput with ÷ without speculation. Unset: reported, not judged."""
 
 
 class Output(Section):

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+Role = Literal["draft", "target"]
+ROLES: tuple[Role, Role] = ("draft", "target")
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=64)]
 Fraction = Annotated[float, Field(ge=0.0, le=1.0, strict=True)]
 PositiveInt = Annotated[int, Field(ge=1, strict=True)]

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.config.schema import Validation
+from trtspec.config.validation import Validation
 from trtspec.errors import ConfigError, ServingError
 from trtspec.measurement.generator import Generator
 from trtspec.measurement.prompts import Prompt

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trtspec.config.schema import Dataset
+from trtspec.config.validation import Dataset
 from trtspec.errors import ConfigError, ModelFileError
 from trtspec.measurement.chat import ChatTemplate
 from trtspec.measurement.prompts import Prompt, load_prompts

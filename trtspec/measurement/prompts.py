@@ -13,7 +13,7 @@ import json
 import random
 from dataclasses import dataclass
 
-from trtspec.config.schema import Dataset, Validation
+from trtspec.config.validation import Dataset, Validation
 from trtspec.errors import ConfigError
 from trtspec.measurement.chat import ChatTemplate
 

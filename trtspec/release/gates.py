@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
-from trtspec.config.schema import Gates
+from trtspec.config.validation import Gates
 from trtspec.measurement.result import DomainResult, Estimate, Record, ResultDocument
 from trtspec.measurement.summary import alpha_over, speedup_over
 

@@ -11,7 +11,7 @@ from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trtspec.config.schema import Gates
+from trtspec.config.validation import Gates
 from trtspec.measurement.result import DomainResult, Percentiles, Performance, Record, ResultDocument
 from trtspec.release.gates import GateRow, Judgement, Outcome, interval_text
 from trtspec.store import write_atomic

@@ -8,7 +8,7 @@ import socket
 import time
 from dataclasses import dataclass
 
-from trtspec.config.schema import Serving
+from trtspec.config.serving import Serving
 from trtspec.errors import ConfigError, MissingError
 
 NAMES = ("http_port", "grpc_port", "metrics_port")

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType, TracebackType
 
-from trtspec.config.schema import Serving
+from trtspec.config.serving import Serving
 from trtspec.errors import ServingError
 from trtspec.runner import Process, Runner, SubprocessRunner, describe
 from trtspec.supervisor import remove
