@@ -43,6 +43,15 @@ def test_good_file_resolves_paths_against_its_folder(tmp_path: Path, monkeypatch
     assert config.speculation.k == 4
 
 
+@pytest.mark.parametrize("backend", ["tensorrt", "pytorch"])
+def test_only_reference_engines_can_be_fused(tmp_path: Path, backend: str) -> None:
+    text = GOOD + f"serving: {{pipeline: fused}}\nengine: {{backend: {backend}}}\n"
+    with pytest.raises(ConfigError, match=f"fused needs engine.backend reference, not {backend}") as caught:
+        load_config(write(tmp_path, text), environ={})
+    assert "\n" not in caught.value.what
+    assert load_config(write(tmp_path, GOOD + "serving: {pipeline: fused}\n"), environ={}).serving.pipeline == "fused"
+
+
 def test_given_output_is_relative_to_the_file(tmp_path: Path) -> None:
     config = load_config(write(tmp_path, GOOD + "output: {engines: out}\n"), environ={})
     assert config.output.engines == tmp_path / "out"

@@ -17,6 +17,7 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from trtspec.config.building import EngineTools
+from trtspec.config.gates import Gates
 from trtspec.config.quantization import Quantization
 from trtspec.config.schema import RunConfig
 from trtspec.errors import ConfigError
@@ -36,6 +37,19 @@ def config_of(
 ) -> RunConfig:
     """The same for a configuration that stands in no file; its paths are relative to the current folder."""
     return _config(document, {}, Path("command line"), Path.cwd(), overrides, environ)
+
+
+def load_gates(path: Path) -> Gates:
+    """The rules of a file: a block `gates`, as in a configuration, or its keys alone; faults as in `load_config`."""
+    data, lines = _read(path)
+    if "gates" in data:
+        block = data["gates"]
+    else:
+        block, lines = data, {("gates", *key): line for key, line in lines.items()}
+    try:
+        return Gates.model_validate(block if block is not None else {})
+    except ValidationError as error:
+        raise _explain(error, path, lines, {}, inside=("gates",)) from None
 
 
 def _config(
@@ -135,12 +149,16 @@ def _apply(data: dict[str, Any], overrides: Iterable[tuple[str, str, str]]) -> d
 
 
 def _explain(
-    error: ValidationError, path: Path, lines: dict[Location, int], sources: dict[Location, str]
+    error: ValidationError,
+    path: Path,
+    lines: dict[Location, int],
+    sources: dict[Location, str],
+    inside: Location = (),
 ) -> ConfigError:
     """The first fault as one line; further faults are counted."""
     faults = error.errors(include_url=False)
     first = faults[0]
-    location: Location = tuple(first["loc"])
+    location: Location = (*inside, *first["loc"])
     where = _where(location, path, lines, sources)
     more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
     name = _dotted(location)

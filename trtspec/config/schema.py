@@ -13,11 +13,12 @@ from typing import Annotated, Literal
 from pydantic import Field, field_validator, model_validator
 
 from trtspec.config.building import EngineTools, Kubernetes, Launcher, Slurm, TensorRT
+from trtspec.config.gates import Gates
 from trtspec.config.llmapi import PyTorch
 from trtspec.config.quantization import Quantization, Tools
 from trtspec.config.section import Fraction, Name, PositiveFloat, PositiveInt, Role, Section
 from trtspec.config.serving import Serving
-from trtspec.config.validation import Gates, Validation
+from trtspec.config.validation import Validation
 from trtspec.errors import ConfigError
 from trtspec.hardware import CPU, CUSTOM, Gpu, gpu_named, with_figures
 
@@ -250,6 +251,15 @@ class RunConfig(Section):
     gates: Gates = Gates()
     tools: Tools = Tools()
     output: Output = Output()
+
+    @model_validator(mode="after")
+    def _fusible(self) -> RunConfig:
+        if self.serving.pipeline == "fused" and self.engine.backend != "reference":
+            raise ValueError(
+                f"serving.pipeline fused needs engine.backend reference, not {self.engine.backend}: other engines do "
+                "not run inside the pipeline's process"
+            )
+        return self
 
     def checkpoint_dir(self, role: Role) -> Path:
         """engines/<name>/<role>/checkpoint"""

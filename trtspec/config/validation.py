@@ -1,4 +1,4 @@
-"""What is measured before a release, and the rules that can block it."""
+"""What is measured before a release; the rules that can block it are in :mod:`trtspec.config.gates`."""
 
 from __future__ import annotations
 
@@ -7,22 +7,49 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from trtspec.config.section import Fraction, Name, PositiveFloat, PositiveInt, Section
+from trtspec.config.gates import Gates
+from trtspec.config.quality import Quality
+from trtspec.config.section import Name, PositiveFloat, PositiveInt, Section
+
+__all__ = ["Dataset", "Gates", "Quality", "Slo", "Validation"]
 
 
 class Dataset(Section):
-    """A file of prompts (JSONL) of one domain."""
+    """A file of prompts of one domain, or of several when the file names them (`domain_key`)."""
 
     path: Path
-    """The prompts: a JSON object with `prompt` or `messages` on each line; see docs/own-pair.md."""
+    """The prompts: JSON Lines, CSV, or a ShareGPT-like JSON list of conversations; see docs/measuring.md."""
     domain: Name
     """Task label: acceptance is judged per domain, and the serving policy is keyed by it."""
     limit: PositiveInt | None = None
-    """Use only this many prompts, drawn with the seed."""
+    """Use only this many prompts of a domain, drawn with the seed."""
+    format: Literal["auto", "jsonl", "csv", "sharegpt"] = "auto"
+    """`auto`: by the file's ending, .csv and .tsv or .json; JSON Lines otherwise."""
+    chat: bool = False
+    """Plain prompts are a user's messages: they go through the deployment's chat template, as `messages` always do."""
+    prompt_key: str | None = None
+    """Key or column that holds the prompt where it is not `prompt`, such as `question` or `turns` (its first)."""
+    reference_key: str | None = None
+    """Key or column of the reference answer where it is not `reference`, such as `answer`."""
+    domain_key: str | None = None
+    """Key or column that names each prompt's domain, such as `category`; prompts without it belong to `domain`."""
+    synthetic: bool = False
+    """Not what users write: measured, and not valid for a release."""
+
+
+class Slo(Section):
+    """What a request must keep to count as good (goodput), in seconds."""
+
+    first_token: PositiveFloat | None = None
+    """To the first text (TTFT)."""
+    per_token: PositiveFloat | None = None
+    """Between tokens, on average over an answer (TPOT)."""
+    latency: PositiveFloat | None = None
+    """To the end of the answer."""
 
 
 class Validation(Section):
-    """What `validate` measures."""
+    """What `measure` and `validate` measure."""
 
     datasets: tuple[Dataset, ...] = ()
     concurrency: Annotated[int, Field(ge=1, le=1024, strict=True)] = 4
@@ -36,11 +63,29 @@ class Validation(Section):
     top_p: Annotated[float, Field(gt=0.0, le=1.0, strict=True)] = 1.0
     """Sampling only: draw from the likeliest tokens that together have this probability."""
     seed: Annotated[int, Field(ge=0, strict=True)] = 0
-    """Draws prompts where a dataset has a `limit`, seeds sampled answers, and bootstraps the intervals."""
+    """Draws prompts where a dataset has a `limit`, seeds sampled answers and arrivals."""
     warmup: Annotated[int, Field(ge=0, strict=True)] = 4
     """Requests sent before anything is counted."""
     request_timeout: PositiveFloat = 120.0
     """Seconds until one request is given up."""
+    ignore_eos: bool = False
+    """Every answer goes on to max_tokens. For load only: not valid for a release."""
+    max_prompts: PositiveInt | None = None
+    """Most prompts asked of each domain, in a seeded random order. Unset: all."""
+    max_seconds: PositiveFloat | None = None
+    """Time after which no further block of prompts begins. Unset: none."""
+    stop_early: bool = False
+    """Ask no more prompts once the gates are decided."""
+    sweep: tuple[Annotated[int, Field(ge=1, le=1024, strict=True)], ...] = ()
+    """More loads to measure, each in a window of its own: requests kept in flight."""
+    arrival_rates: tuple[PositiveFloat, ...] = ()
+    """More loads to measure: requests per second that arrive as they come (Poisson), whatever is still running."""
+    window: PositiveFloat = 10.0
+    """Seconds of each window of `sweep` and `arrival_rates`, after a fifth of it to warm up."""
+    costs: bool = True
+    """Time single steps too, with 1, `concurrency` and each of `sweep` in flight: for docs/choosing-k.md."""
+    slo: Slo = Slo()
+    quality: Quality = Quality()
 
     @model_validator(mode="after")
     def _distinct(self) -> Validation:
@@ -49,18 +94,3 @@ class Validation(Section):
         if twice:
             raise ValueError(f"two datasets share the domain {twice[0]!r}; give each its own")
         return self
-
-
-class Gates(Section):
-    """Rules on measured numbers that can block a release."""
-
-    release_alpha: Fraction = 0.65
-    """Floor of α over the domains that keep speculation."""
-    domain_alpha: Fraction = 0.55
-    """A domain whose interval is not wholly above this floor is served without speculation."""
-    greedy_equality: Literal["exact", "near-tie", "off"] = "near-tie"
-    """Speculative greedy text against target-only: equal; equal but for near-ties of the best logits; not judged."""
-    near_tie: Annotated[float, Field(ge=0.0, allow_inf_nan=False, strict=True)] = 0.1
-    """Largest gap between the two best logits that counts as a near-tie."""
-    min_speedup: PositiveFloat | None = None
-    """Floor of throughput with ÷ without speculation. Unset: reported, not judged."""
