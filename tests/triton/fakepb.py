@@ -32,7 +32,7 @@ class Tensor:
 class TritonError:
     """An error with its code."""
 
-    INVALID_ARG, CANCELLED = "INVALID_ARG", "CANCELLED"
+    INVALID_ARG, CANCELLED, UNAVAILABLE = "INVALID_ARG", "CANCELLED", "UNAVAILABLE"
 
     def __init__(self, message: str, code: str = "INTERNAL") -> None:
         self._message, self._code = message, code
@@ -90,6 +90,7 @@ class Request:
     sender: Sender = field(default_factory=Sender)
     name: str = "r1"
     parameters_json: str = "{}"
+    microseconds: int = 0
 
     def inputs(self) -> list[Tensor]:
         return [Tensor(name, array) for name, array in self.tensors.items()]
@@ -103,8 +104,54 @@ class Request:
     def parameters(self) -> str:
         return self.parameters_json
 
+    def timeout(self) -> int:
+        return self.microseconds
+
     def get_response_sender(self) -> Sender:
         return self.sender
+
+
+class Metric:
+    """One series. Several with the same labels are one, as in Triton."""
+
+    def __init__(
+        self, page: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str, kind: str, labels: dict[str, str]
+    ) -> None:
+        self._page, self._key, self._kind = page, (name, frozenset(labels.items())), kind
+        page.setdefault(self._key, 0.0)
+
+    def increment(self, by: float) -> None:
+        if not isinstance(by, float):
+            raise TypeError("increment(): incompatible function arguments")
+        if self._kind == "COUNTER" and by < 0:
+            raise RuntimeError("Failed to increment metric value:\nonly by non-negative values")
+        self._page[self._key] += by
+
+    def set(self, level: float) -> None:
+        if not isinstance(level, float) or self._kind != "GAUGE":
+            raise TypeError("set(): incompatible function arguments")
+        self._page[self._key] = level
+
+    def value(self) -> float:
+        return self._page[self._key]
+
+
+def family_kind() -> Any:
+    """A class MetricFamily with a metrics page of its own, `page`: {(name, labels): value}."""
+
+    class MetricFamily:
+        COUNTER, GAUGE = "COUNTER", "GAUGE"
+        page: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}  # noqa: RUF012  one page for the module
+
+        def __init__(self, name: str, description: str, kind: str) -> None:
+            assert description
+            self._name, self._kind = name, kind
+
+        def Metric(self, labels: dict[str, str]) -> Metric:
+            assert all(isinstance(text, str) for pair in labels.items() for text in pair)
+            return Metric(self.page, self._name, self._kind, labels)
+
+    return MetricFamily
 
 
 def module(handler: Handler) -> types.ModuleType:
@@ -133,7 +180,7 @@ def module(handler: Handler) -> types.ModuleType:
         def log_warn(cls, line: str) -> None:
             cls.lines.append(line)
 
-        log_error = log_warn
+        log_error = log_info = log_warn
 
     found = types.ModuleType("triton_python_backend_utils")
     found.__dict__.update(
@@ -143,6 +190,7 @@ def module(handler: Handler) -> types.ModuleType:
         InferenceResponse=InferenceResponse,
         InferenceRequest=InferenceRequest,
         Logger=Logger,
+        MetricFamily=family_kind(),
         TRITONSERVER_RESPONSE_COMPLETE_FINAL=FINAL,
         get_output_tensor_by_name=lambda response, name: next(
             (t for t in response.output_tensors() if t.name() == name), None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import json
 import sys
+import tempfile
 import types
 from pathlib import Path
 from typing import Any
@@ -24,6 +26,9 @@ from trtspec.versions import TrtLlm, version
 
 BOS, EOS, PAD, EOT = 0, 1, 2, 3
 SPECIAL = ("<bos>", "<eos>", "<pad>", "<eot>")
+
+
+COMPILED = tempfile.TemporaryDirectory(prefix="trtspec-compiled-")
 
 
 def byte_tokenizer() -> Tokenizer:
@@ -128,9 +133,13 @@ def load(model: Path, handler: fakepb.Handler | None = None) -> dict[str, types.
     kept = {name: sys.modules.pop(name) for name in [*names, fake.__name__] if name in sys.modules}
     sys.modules[fake.__name__] = fake
     sys.path.insert(0, str(version))
+    # Compiled once and not for each of hundreds of loads; kept out of the folder, which tests compare.
+    compiled = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = COMPILED.name, False
     try:
         loaded = {name: importlib.import_module(name) for name in names}
     finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = compiled
         sys.path.remove(str(version))
         for name in [*names, fake.__name__]:
             sys.modules.pop(name, None)
@@ -140,11 +149,16 @@ def load(model: Path, handler: fakepb.Handler | None = None) -> dict[str, types.
 
 def arguments(model: Path) -> dict[str, str]:
     """What Triton passes to initialize()."""
-    config = json_format.MessageToDict(pbtxt.read(model / pbtxt.FILE), preserving_proto_field_name=True)
+    return {"model_config": _as_json((model / pbtxt.FILE).read_text(encoding="utf-8"))}
+
+
+@functools.lru_cache(maxsize=64)
+def _as_json(text: str) -> str:
+    config = json_format.MessageToDict(pbtxt.parse(text, pbtxt.FILE), preserving_proto_field_name=True)
     for value in config.get("parameters", {}).values():
         value.setdefault("string_value", "")
     config.setdefault("parameters", {})
-    return {"model_config": json.dumps(config)}
+    return json.dumps(config)
 
 
 def started(model: Path, handler: fakepb.Handler | None = None) -> tuple[Any, dict[str, types.ModuleType]]:

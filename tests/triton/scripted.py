@@ -150,7 +150,9 @@ def ask(
 
 
 def tensor(value: Any) -> np.ndarray[Any, Any]:
-    """[1, n] of the type that the tables declare for such a value."""
+    """[1, n] of the type that the tables declare for such a value; an array as it is."""
+    if isinstance(value, np.ndarray):
+        return value
     values = value if isinstance(value, list) else [value]
     if isinstance(values[0], str):
         return np.array([[v.encode() for v in values]], dtype=np.object_)

@@ -69,6 +69,40 @@ def test_what_the_wire_cannot_hold_is_refused(change: dict[str, Any]) -> None:
         GenerateRequest(**({"prompt": "p", "max_tokens": 1} | change))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"min_tokens": 2}, {"repetition_penalty": 0.0}, {"presence_penalty": float("nan")}, {"bad_words": ("",)},
+        {"frequency_penalty": float("inf")}, {"embedding_bias": (("", 1.0),)}, {"draft_acceptance_threshold": 1.5},
+        {"timeout": 0.0},
+    ],
+)  # fmt: skip
+def test_what_means_nothing_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=f"{next(iter(change))} is out of range"):
+        GenerateRequest(**({"prompt": "p", "max_tokens": 1} | change))
+
+
+def test_how_words_are_weighed_and_kept_out() -> None:
+    names = ("min_tokens", "bad_words", "embedding_bias_words", "embedding_bias_weights", "draft_acceptance_threshold")
+    penalties = {
+        f"{kind}_penalty": value for kind, value in (("repetition", 1.5), ("presence", 0.5), ("frequency", -0.5))
+    }
+    model = ModelInfo("tensorrt_llm_bls", SPECULATING.inputs | {*names, *penalties}, frozenset())
+    asked = GenerateRequest(
+        "p", 9, min_tokens=3, bad_words=("no",), embedding_bias=(("yes", 2.5), ("so", -1.0)),
+        draft_acceptance_threshold=0.25, **penalties,
+    )  # fmt: skip
+    tensors = {name: array.tolist() for name, array in request_tensors(model, asked).items()}
+    assert {name: tensors[name] for name in names} == {
+        "min_tokens": [[3]],
+        "bad_words": [[b"no"]],
+        "embedding_bias_words": [[b"yes", b"so"]],
+        "embedding_bias_weights": [[2.5, -1.0]],
+        "draft_acceptance_threshold": [[0.25]],
+    }
+    assert {name: tensors[name] for name in penalties} == {name: [[value]] for name, value in penalties.items()}
+
+
 def test_reports_are_asked_of_models_that_know_them() -> None:
     old = ModelInfo("ensemble", PLAIN.inputs - {"return_num_output_tokens"}, frozenset())
     assert "return_num_output_tokens" not in request_tensors(old, GenerateRequest("p", 1))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -43,7 +44,7 @@ def test_an_orchestrator_that_starts_its_processes_is_one_process() -> None:
 def test_fast_logits_start_the_server_and_every_rank() -> None:
     server, *ranks = parts(FAST)
     assert len(ranks) == 3
-    assert not any("pool" in word or "load-model" in word for word in server)
+    assert not any("memory-pool" in word or "load-model" in word for word in server)
     for i, rank in enumerate(ranks, 1):
         assert rank[-3:] == ["--model-control-mode=explicit", "--load-model=tensorrt_llm",
                              "--load-model=tensorrt_llm_draft"]  # fmt: skip
@@ -65,13 +66,46 @@ def test_the_script_runs_that_line_from_anywhere(devices: Devices, tmp_path: Pat
     tools = tmp_path / "bin"
     tools.mkdir()
     standin = tools / "mpirun"
-    standin.write_text('#!/bin/sh\nfor word; do printf "%s\\n" "$word"; done; env | grep "^TRTLLM" | sort\n')
+    says = ("ulimit -c; ulimit -s; umask", 'for word; do printf "%s\\n" "$word"; done', 'env | grep "^TRTLLM" | sort')
+    standin.write_text("\n".join(["#!/bin/sh", *says, ""]))
     standin.chmod(0o755)
     environ = {"PATH": f"{tools}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["sh", str(script)], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True)
-    said = done.stdout.splitlines()
-    expected = [*launch.planned_command(devices, str(folder), PORTS)[1:]]
+    core, stack, mask, *said = done.stdout.splitlines()
+    assert (core, stack, int(mask, 8)) == ("0", "65536", 0o077)
+    keys = {word.partition(":closed=")[2] for word in said if ":closed=" in word}
+    (key,) = keys  # one for all ranks and both protocols, and another at every start
+    assert re.fullmatch("[0-9a-f]{32}", key)
+    expected = [*launch.planned_command(devices, str(folder), PORTS, key)[1:]]
     assert said == expected + [f"{k}={v}" for k, v in sorted(launch.environment(devices).items())]
+
+
+STANDIN = """#!/bin/sh
+touch "$TRTSPEC_DRAIN_DIR/serving.7"
+trap 'ls "$TRTSPEC_DRAIN_DIR" | tr "\\n" " "; exit 5' TERM
+echo started
+while :; do
+    sleep 0.1
+    [ -e "$TRTSPEC_DRAIN_DIR/drain" ] && [ ! -e "$TRTSPEC_DRAIN_DIR/drained.7" ] && {
+        sleep 0.5; touch "$TRTSPEC_DRAIN_DIR/drained.7"; }
+done
+"""
+
+
+def test_the_script_lets_requests_end_before_the_server_hears_of_it(tmp_path: Path) -> None:
+    script = tmp_path / launch.SCRIPT
+    script.write_text(launch.script(SPAWNS, PORTS))
+    (tmp_path / "mpirun").write_text(STANDIN)
+    (tmp_path / "mpirun").chmod(0o755)
+    drain = tmp_path / "drain"
+    drain.mkdir()
+    environ = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "TRTSPEC_DRAIN_DIR": str(drain)}
+    with subprocess.Popen(["sh", str(script)], env=environ, stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        assert running.stdout.readline() == "started\n"
+        running.terminate()
+        assert running.stdout.read().split() == ["drain", "drained.7", "serving.7"]
+    assert running.returncode == 5
 
 
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.processes import PROJECT, line, python
 from trtspec.supervisor import remove
 from trtspec.triton import leftovers
 
@@ -54,3 +58,95 @@ def test_a_name_is_unique_and_its_patterns_match_only_its_own(tmp_path: Path) ->
 def test_no_shared_memory_folder_is_nothing_to_sweep(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(leftovers, "SHARED_MEMORY", tmp_path / "absent")
     assert leftovers.sweep() == []
+
+
+def test_what_a_number_means_depends_on_the_boot_and_the_namespace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two machines may share a temporary folder, and the first namespace has the same number on all."""
+    name = f"trtspec-{leftovers.new_name().split('-')[1]}-{dead_pid()}-0123abcd"
+    (tmp_path / "shm" / f"{name}-1").touch()
+    real = Path.read_bytes
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    with monkeypatch.context() as elsewhere:
+        elsewhere.setattr(Path, "read_bytes", lambda path: b"another machine" if path == boot else real(path))
+        assert leftovers.sweep() == []
+    assert leftovers.sweep() == [name]
+
+
+SWEEPS = """
+import tempfile, sys
+from pathlib import Path
+from trtspec.triton import leftovers
+leftovers.SHARED_MEMORY = Path(sys.argv[1], "shm")
+tempfile.tempdir = str(Path(sys.argv[1], "tmp"))
+print(leftovers.sweep(), flush=True)
+"""
+OWNS = SWEEPS + """
+name = leftovers.new_name()
+(leftovers.SHARED_MEMORY / f"{name}-1").touch()
+leftovers.private_folder(name)
+print(name, flush=True)
+sys.stdin.read()
+"""
+CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
+
+
+@pytest.fixture
+def shared(tmp_path: Path) -> Iterator[Path]:
+    """The two folders, as containers with one /dev/shm see them: open to every user."""
+    for folder in (*tmp_path.parents[:3], tmp_path, tmp_path / "shm", tmp_path / "tmp"):
+        if folder.owner() == tmp_path.owner() and folder != Path(folder.anchor):
+            folder.chmod(folder.stat().st_mode | 0o055)
+    for folder in (tmp_path / "shm", tmp_path / "tmp"):
+        folder.chmod(0o777)  # and without the sticky bit: nothing but the rule keeps them from deleting
+    return tmp_path
+
+
+def swept(folder: Path, *before: str, **how: int) -> list[str]:
+    """What a sweep removes in a process of its own."""
+    command = [*before, sys.executable, "-c", SWEEPS, str(folder)]
+    environ = {**os.environ, "PYTHONPATH": str(PROJECT)}
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, **how)  # type: ignore[call-overload]
+    return list(ast.literal_eval(done.stdout))
+
+
+def can_have_a_namespace() -> bool:
+    return bool(shutil.which("unshare")) and subprocess.run([*CONTAINER, "true"], capture_output=True).returncode == 0
+
+
+@pytest.mark.skipif(not can_have_a_namespace(), reason="needs the right to make a process-id namespace")
+class TestContainersThatShareTheirSharedMemory:
+    def test_one_never_sweeps_what_lives_outside(self, shared: Path) -> None:
+        with python(OWNS, shared, stdin=subprocess.PIPE) as owner:
+            assert line(owner) == "[]"
+            name = line(owner)
+            # No process has the owner's number in there.
+            assert swept(shared, *CONTAINER) == []
+            assert os.listdir(shared / "shm") == [f"{name}-1"]
+            owner.kill()
+            owner.wait()
+            assert swept(shared, *CONTAINER) == []
+            assert swept(shared) == [name]
+
+    def test_nobody_outside_sweeps_what_lives_in_one(self, shared: Path) -> None:
+        with python(OWNS, shared, before=CONTAINER, stdin=subprocess.PIPE) as owner:
+            assert line(owner) == "[]"
+            name = line(owner)
+            assert name.split("-")[2] == "1"
+            # A number that nobody has outside.
+            free = name.replace("-1-", f"-{dead_pid()}-")
+            os.rename(shared / "shm" / f"{name}-1", shared / "shm" / f"{free}-1")
+            assert swept(shared) == []
+            assert swept(shared, *CONTAINER) == []
+            assert os.listdir(shared / "shm") == [f"{free}-1"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
+def test_another_user_never_sweeps_what_lives(shared: Path) -> None:
+    with python(OWNS, shared, stdin=subprocess.PIPE) as owner:
+        assert line(owner) == "[]"
+        name = line(owner)
+        assert swept(shared, user=65534) == []
+        assert os.listdir(shared / "shm") == [f"{name}-1"]
+        assert swept(shared) == []

@@ -11,6 +11,7 @@ import pytest
 from google.protobuf import text_format
 
 from tests.triton.modelfolder import made_engine, small_repository
+from trtspec.config.serving import Serving
 from trtspec.errors import ServingError
 from trtspec.triton import launch, pbtxt
 from trtspec.triton.lint import Problem, lint
@@ -26,6 +27,24 @@ def _edit(repository: Path, model: str, change: Callable[[object], None]) -> Non
 def test_what_we_write_is_sound(tmp_path: Path) -> None:
     assert lint(small_repository(tmp_path / "r")) == ()
     assert lint(small_repository(tmp_path / "t", backend="tensorrt")) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c: None, None),
+        (lambda c: setattr(c.parameters["draft_engine_path"], "string_value", "/absent"), "draft_engine_path has no"),
+        (lambda c: setattr(c.parameters["target_engine_path"], "string_value", "/other"), "they answer differently"),
+        (lambda c: c.parameters.pop("pipeline"), "tensorrt_llm_draft"),
+    ],
+)
+def test_a_fused_pipeline_needs_its_engines_and_no_draft_model(
+    tmp_path: Path, change: Callable[[object], None], message: str | None
+) -> None:
+    repository = small_repository(tmp_path, serving=Serving(pipeline="fused"))
+    _edit(repository, "tensorrt_llm_bls", change)
+    found = [str(problem) for problem in lint(repository)]
+    assert found == [] if message is None else any(message in text for text in found)
 
 
 def test_no_repository(tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_a_change_is_picked_up_and_a_bad_one_leaves_the_last_good(tmp_path: Path
     assert file.refresh() is None
     path.write_text(json.dumps(DOCUMENT | {"default": {"draft_len": 2}}))
     os.utime(path, ns=(1, 1))
-    assert file.refresh() is None
+    assert file.refresh() == ""
     assert file.policy.default == 2
     path.write_text("{")
     problem = file.refresh()
@@ -71,6 +71,52 @@ def test_a_change_is_picked_up_and_a_bad_one_leaves_the_last_good(tmp_path: Path
     assert file.policy.default == 2
     path.unlink()
     assert "No such file" in (file.refresh() or "")
+    assert file.refresh() is None  # said once
     path.write_text(json.dumps(DOCUMENT))
-    assert file.refresh() is None
+    assert file.refresh() == ""
     assert file.policy.default == 5
+    assert file.refresh() is None
+
+
+@pytest.mark.parametrize("broken", ["", "null", "[]", '{"version": 1', "\ufeff{}", "[" * 20000, '{"version": 2}'])
+def test_any_broken_file_leaves_the_last_good(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(DOCUMENT))
+    file = PolicyFile(path)
+    path.write_text(broken, encoding="utf-8")
+    assert (file.refresh() or "").startswith("policy.json keeps its last good content: ")
+    assert file.policy.default == 5
+
+
+def test_a_file_seen_half_written_is_read_when_it_is_whole(tmp_path: Path) -> None:
+    """Even if time and size of the file do not tell the two apart."""
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(DOCUMENT))
+    file = PolicyFile(path)
+    whole = json.dumps(DOCUMENT | {"default": {"draft_len": 2}})
+    path.write_text(whole[:-1] + " ")
+    os.utime(path, ns=(7, 7))
+    assert file.refresh()
+    path.write_text(whole)
+    os.utime(path, ns=(7, 7))
+    assert file.refresh() == ""
+    assert file.policy.default == 2
+
+
+def test_another_problem_is_said_too(tmp_path: Path) -> None:
+    path = tmp_path / "policy.json"
+    path.write_text(json.dumps(DOCUMENT))
+    file = PolicyFile(path)
+    path.unlink()
+    assert "No such file" in (file.refresh() or "")
+    path.mkdir()
+    assert "Is a directory" in (file.refresh() or "")
+
+
+@pytest.mark.parametrize(
+    ("steps", "in_flight", "decided"),
+    [([], 9, (5, "policy")), ([[4, 2]], 3, (5, "policy")), ([[4, 2]], 4, (2, "load")), ([[1, 8]], 1, (5, "policy")),
+     ([[2, 3], [8, 0]], 8, (0, "load"))],
+)  # fmt: skip
+def test_it_says_what_decided(steps: list[list[int]], in_flight: int, decided: tuple[int, str]) -> None:
+    assert parse_policy(DOCUMENT | {"by_concurrency": steps}).decide(None, in_flight) == decided

@@ -72,6 +72,15 @@ def test_embedding_bias_has_the_models_width(repository: Path) -> None:
     assert np.count_nonzero(bias) == 2
 
 
+def test_a_bias_beyond_the_models_vocabulary_is_refused(tmp_path: Path) -> None:
+    """A tokenizer may have more ids than the model has rows."""
+    (last,) = ids_of("a")
+    narrow = small_repository(tmp_path, vocab_size=last)
+    error = _ask(narrow, EMBEDDING_BIAS_WORDS=["a"], EMBEDDING_BIAS_WEIGHTS=[1.0]).error()
+    assert error is not None
+    assert error.message() == f"an embedding_bias_word has a token beyond the model's vocabulary of {last}"
+
+
 @pytest.mark.parametrize(
     ("inputs", "message"),
     [
@@ -99,3 +108,39 @@ def test_postprocessing_decodes_each_beam_to_its_length(repository: Path) -> Non
     full, none = model.execute([fakepb.Request(tensors), fakepb.Request(empty)])
     assert full.tensors()["OUTPUT"].tolist() == [b"abc", b"c"]
     assert none.tensors()["OUTPUT"].tolist() == [b""]
+
+
+def _ids(values: Any) -> np.ndarray[Any, Any]:
+    return np.array(values, dtype=np.int32)
+
+
+NOT_TEXT = np.array([[b"\xff"]], dtype=np.object_)
+
+
+@pytest.mark.parametrize(
+    ("name", "tensors", "said"),
+    [
+        ("preprocessing", {"QUERY": NOT_TEXT, "REQUEST_OUTPUT_LEN": _ids([[1]])}, "QUERY is not UTF-8 text"),
+        (
+            "postprocessing",
+            {"TOKENS_BATCH": _ids([[[5, -1]]]), "SEQUENCE_LENGTH": _ids([[2]])},
+            "-1, which is no token",
+        ),
+        ("postprocessing", {"TOKENS_BATCH": _ids([[[5, 6, 7]]]), "SEQUENCE_LENGTH": _ids([[1], [1]])}, "3 ids for 2"),
+        ("postprocessing", {"TOKENS_BATCH": _ids([[[5]]]), "SEQUENCE_LENGTH": _ids([])}, "SEQUENCE_LENGTH is empty"),
+    ],
+)
+def test_hostile_inputs_are_refused_in_one_line(repository: Path, name: str, tensors: Any, said: str) -> None:
+    model, _ = started(repository / name)
+    (answer,) = model.execute([fakepb.Request(tensors)])
+    assert said in answer.error().message()
+
+
+@pytest.mark.parametrize("name", ["preprocessing", "postprocessing"])
+def test_a_fault_of_ours_shows_no_path(repository: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    model, _ = started(repository / name)
+    monkeypatch.setattr(model, "_vocabulary", None)
+    one = _ids([[1]])
+    tensors = {"QUERY": tensor("a"), "REQUEST_OUTPUT_LEN": one, "TOKENS_BATCH": one[None], "SEQUENCE_LENGTH": one}
+    (answer,) = model.execute([fakepb.Request(tensors)])
+    assert answer.error().message() == "internal error (AttributeError); see the server's log"

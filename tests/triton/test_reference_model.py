@@ -27,16 +27,19 @@ class Engine:
         self.config = SimpleNamespace(vocab_size=260)
         self.asked: list[Request] = []
         self.cancelled: list[str] = []
+        self.here: list[bool] = []
+        self.alone = False
         self.closed = False
         self._updates = updates
         self.hold = threading.Event()
         self.hold.set()
         self._threads: list[threading.Thread] = []
 
-    def submit(self, request: Request, on_update: Callable[[Update], None]) -> Any:
+    def submit(self, request: Request, on_update: Callable[[Update], None], *, here: bool = False) -> Any:
         if len(request.input_ids) > 9:
             raise ValueError("the input is too long")
         self.asked.append(request)
+        self.here.append(here)
 
         def run() -> None:
             self.hold.wait(10)
@@ -93,6 +96,46 @@ def test_one_shot_has_everything_in_one_response(serve: Any) -> None:
     assert list(answer) == ["output_ids", "sequence_length"]
     assert (answer["output_ids"].tolist(), answer["sequence_length"].tolist()) == ([[[5, 6, 7, 8, 9]]], [[5]])
     assert engine.asked[0].end_ids == frozenset({EOS})
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("stream", [True, False])
+def test_whoever_sends_nothing_is_lost_and_the_order_holds(serve: Any, alone: bool, stream: bool) -> None:
+    model, engine = serve(*(Update((token,), False) for token in range(7, 27)), LAST)
+    engine.alone = alone
+    answers = _answers(model, _request(streaming=stream, exclude_input_in_output=True))
+    assert [token for answer in answers for token in answer["output_ids"].reshape(-1).tolist()] == list(range(7, 27))
+    assert len(answers) == (21 if stream else 1)
+
+
+def test_the_last_word_of_a_lone_request_goes_out_from_the_engines_thread(serve: Any) -> None:
+    senders: list[str] = []
+
+    class Sender(fakepb.Sender):
+        def send(self, response: Any = None, flags: int = 0) -> None:
+            senders.append(threading.current_thread().name)
+            super().send(response, flags)
+
+    for alone in (True, False):
+        model, engine = serve(Update((7,), False), LAST)
+        engine.alone = alone
+        _answers(model, _request(sender=Sender()))
+    assert senders[0] != "answers" == senders[1]
+
+
+@pytest.mark.parametrize(
+    ("more", "short"),
+    [
+        ({"draft_input_ids": [7, 8], "request_output_len": [99]}, True),
+        ({"request_output_len": [4]}, True),
+        ({"request_output_len": [4], "streaming": True}, False),
+        ({"request_output_len": [64]}, False),
+    ],
+)
+def test_only_calls_of_a_speculative_loop_may_take_the_workers_place(serve: Any, more: Any, short: bool) -> None:
+    model, engine = serve(LAST)
+    _answers(model, _request(**more))
+    assert engine.here == [short]
 
 
 @pytest.mark.parametrize("exclude", [True, False])

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.triton.modelfolder import byte_tokenizer, small_plan, small_repository
-from trtspec.config import load_config
+from trtspec.config import ROLES, load_config
+from trtspec.config.serving import Serving
 from trtspec.errors import MissingError, ModelFileError
 from trtspec.store import content_key
 from trtspec.triton import pbtxt
@@ -68,6 +69,23 @@ def test_folders_need_nothing_outside_but_the_engines(tmp_path: Path) -> None:
     text = "".join(p.read_text() for p in repository.rglob("config.pbtxt"))
     assert text.count(str(tmp_path)) == 2  # the two engine folders
     assert not any(p.is_symlink() for p in repository.rglob("*"))
+
+
+def test_a_fused_pipeline_holds_the_draft_and_differs_in_nothing_else(tmp_path: Path) -> None:
+    apart = _files(small_repository(tmp_path / "a"))
+    fused = _files(small_repository(tmp_path / "b", serving=Serving(pipeline="fused")))
+    assert set(apart) - set(fused) == {name for name in apart if name.startswith("tensorrt_llm_draft/")}
+    assert set(fused) - set(apart) == {f"tensorrt_llm_bls/1/{name}.py" for name in ("fused", "answers", "parsing")}
+    for name in ("answers", "parsing"):
+        assert fused[f"tensorrt_llm_bls/1/{name}.py"] == apart[f"tensorrt_llm/1/{name}.py"]
+    different = {name for name in set(apart) & set(fused) if apart[name] != fused[name]}
+    assert different == {
+        "tensorrt_llm/config.pbtxt",
+        "tensorrt_llm_bls/config.pbtxt",
+    }  # the engines' folders differ here
+    given = pbtxt.parameters(pbtxt.parse(fused["tensorrt_llm_bls/config.pbtxt"].decode(), "bls"))
+    assert given["pipeline"] == "fused"
+    assert [given[f"{role}_engine_path"] for role in ROLES] == [str(tmp_path / "b" / role) for role in ROLES]
 
 
 def test_the_first_policy_is_the_planned_draft_length(tmp_path: Path) -> None:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
-from trtspec.triton.serverlog import first_sentence, port_was_taken, telling_lines
+from trtspec.triton.serverlog import events, first_sentence, port_was_taken, telling_lines
 
 STAMP = "1129 19:47:52.646455 10241"
 NOISE = f"""\
@@ -69,3 +70,16 @@ def test_a_traceback_becomes_its_exception() -> None:
     text = "Failed: Traceback (most recent call last):\n  File 'x', line 1\n    f()\nValueError: too long\n"
     assert first_sentence(text) == "ValueError: too long"
     assert first_sentence("two\n  lines ") == "two lines"
+
+
+@pytest.mark.parametrize("quoted", [True, False])
+def test_events_are_found_among_other_lines(tmp_path: Path, quoted: bool) -> None:
+    """Triton writes a message as a JSON string since 2.5x, and plainly before."""
+    ours = [{"event": "request-end", "request": 'a"b\n'}, {"event": "breaker", "open": True}, {"event": "request-end"}]
+    said = [json.dumps(json.dumps(each)) if quoted else json.dumps(each) for each in ours]
+    log = tmp_path / "log"
+    lines = ["$ tritonserver", *(f"I1130 05:34:15.192882 31345 logs.py:44] {text}" for text in said), '{"event": "no"}']
+    log.write_text("\n".join([*lines, 'W1130 05:34:15.192882 31345 x.cc:1] "no event"', ""]))
+    assert events(log, "request-end") == [ours[0], ours[2]]
+    assert events(log, "breaker") == [ours[1]]
+    assert events(log, "no") == []

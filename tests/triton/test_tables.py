@@ -105,6 +105,7 @@ BLS_INPUTS = {
         ("BOOL", (1,), "opt scalar"),
     ),
     "num_return_sequences": ("INT32", (1,), "opt scalar"),
+    "draft_acceptance_threshold": ("FP32", (1,), "opt"),
     **dict.fromkeys(("bad_words", "stop_words", "embedding_bias_words"), ("STRING", (-1,), "opt")),
     "embedding_bias_weights": ("FP32", (-1,), "opt"),
     **dict.fromkeys(
@@ -153,7 +154,7 @@ def test_outputs_of_the_language_models_in_order() -> None:
 
 def test_inputs_of_the_bls_and_the_ensemble() -> None:
     assert _inputs(tables.BLS_INPUTS) == BLS_INPUTS
-    less = PICTURES | {"num_draft_tokens", "use_draft_logits", "task"}
+    less = PICTURES | {"num_draft_tokens", "use_draft_logits", "draft_acceptance_threshold", "task"}
     assert _inputs(tables.ENSEMBLE_INPUTS) == {n: t for n, t in BLS_INPUTS.items() if n not in less}
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from types import ModuleType
 
 import numpy as np
@@ -61,8 +62,6 @@ def test_parameters_know_what_unset_means(bls: dict[str, ModuleType]) -> None:
         "output": [{"name": "out"}],
         "parameters": {key: {"string_value": value} for key, value in values.items()},
     }
-    import json
-
     given_parameters = bls["wire"].Parameters({"model_config": json.dumps(config)})
     assert given_parameters.number("a") == 1
     assert [given_parameters.text(n, "default") for n in ("empty", "unfilled", "gone")] == ["default"] * 3
@@ -83,3 +82,31 @@ def test_an_error_is_one_line(bls: dict[str, ModuleType]) -> None:
     wire = bls["wire"]
     assert wire.refusal("first\n  second").error().message() == "first"
     assert wire.first_line(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("cannot open /opt/models/a b/rank0.engine", "cannot open a b/rank0.engine"),
+        ("Assertion failed: x (/home/jenkins/TensorRT-LLM/cpp/kv.cpp:123)", "Assertion failed: x (kv.cpp:123)"),
+        ("'/srv/.cache/x.json' is broken", "'x.json' is broken"),
+        ("1/2 or 3/4 of them; and/or", "1/2 or 3/4 of them; and/or"),
+        ("see http://host/v2/models", "see http://host/v2/models"),
+        ("/v2", "/v2"),
+    ],
+)
+def test_an_error_names_files_without_their_folders(bls: dict[str, ModuleType], said: str, kept: str) -> None:
+    assert bls["wire"].first_line(said) == kept
+
+
+def test_a_fault_of_ours_tells_the_client_its_kind_and_the_log_its_place(bls: dict[str, ModuleType]) -> None:
+    def fails() -> None:
+        raise KeyError("/home/ada/prompt of a client")
+
+    with pytest.raises(KeyError) as caught:
+        fails()
+    answer = bls["wire"].internal_error("preprocessing", caught.value)
+    assert answer.error().message() == "internal error (KeyError); see the server's log"
+    event = json.loads(bls["pb"].Logger.lines[-1])
+    assert event.pop("where").startswith("fails:")
+    assert event == {"event": "internal-error", "model": "preprocessing", "kind": "KeyError"}

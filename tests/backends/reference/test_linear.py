@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 torch = pytest.importorskip("torch")
 
 from trtspec.backends.reference.linear import Linear, PackedLinear, available_linear, linear_of  # noqa: E402
+from trtspec.backends.reference.products import padded_rows  # noqa: E402
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")]
 
@@ -81,3 +84,14 @@ def test_an_activation_that_differs_is_not_chosen(wrong: str, monkeypatch: pytes
 def test_without_onednn(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.backends.mkldnn, "is_available", lambda: False)
     assert available_linear(torch.bfloat16) == "torch-linear"
+
+
+@given(rows=st.integers(1, 3000), least=st.sampled_from([1, 2, 4]))
+def test_rows_are_padded_by_little_and_to_few_sizes(rows: int, least: int) -> None:
+    padded = padded_rows(rows, least)
+    assert max(rows, least) <= padded <= max(rows * 1.25, rows + 3)
+    assert padded == padded_rows(padded, least)
+
+
+def test_a_server_meets_few_sizes() -> None:
+    assert len({padded_rows(rows, 1) for rows in range(1, 513)}) <= 48

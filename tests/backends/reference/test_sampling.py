@@ -133,10 +133,28 @@ def test_bad_words_bar_their_last_token_where_they_would_complete() -> None:
     assert np.isneginf(bar.apply(ROW, [1, 0], 0)).tolist() == [False, False, False, True, False]
 
 
+def test_a_bias_is_added_before_all_other_rules() -> None:
+    bias = np.array([3.0, 0.0, 0.0, -3.0], dtype=np.float32)
+    row = np.array([-1.0, 2.0, 0.5, 1.0], dtype=np.float32)
+    plain, both = rules(embedding_bias=bias), rules(embedding_bias=bias, repetition_penalty=2.0, bad_words=((1,),))
+    assert plain.applies(0)
+    np.testing.assert_array_equal(plain.apply(row, [1], 0), row + bias)
+    # 2 = -1 + 3 is positive now, so that the penalty divides it.
+    np.testing.assert_array_equal(both.apply(row, [0], 0), [1.0, -np.inf, 0.5, -2.0])
+    np.testing.assert_array_equal(row, [-1.0, 2.0, 0.5, 1.0])
+
+
 def test_penalties_count_the_whole_sequence() -> None:
     row = np.array([2.0, -2.0, 1.0, 0.5, 0.0], dtype=np.float32)
     out = rules(repetition_penalty=2.0, presence_penalty=0.25, frequency_penalty=0.5).apply(row, [0, 1, 1], 0)
     np.testing.assert_allclose(out, [2 / 2 - 0.25 - 0.5, -2 * 2 - 0.25 - 1.0, 1.0, 0.5, 0.0])
+
+
+def test_presence_and_frequency_subtract_after_the_temperature() -> None:
+    row = np.array([2.0, -2.0, 1.0, 0.5, 0.0], dtype=np.float32)
+    hot = Sampling(temperature=4.0)
+    out = rules(repetition_penalty=2.0, presence_penalty=0.25, sampling=hot).apply(row, [0], 0)
+    np.testing.assert_allclose(out / 4.0, [2 / 4 / 2 - 0.25, -2 / 4, 1 / 4, 0.5 / 4, 0.0])
 
 
 @settings(deadline=None)

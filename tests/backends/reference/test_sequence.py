@@ -123,12 +123,15 @@ def test_seeded_verification_gives_the_tokens_of_seeded_decoding() -> None:
         assert step.accepted == min(wrong_at, 4)
 
 
-def joint_counts(threshold: float | None, n: int) -> tuple[np.ndarray, np.ndarray]:
+DRAWN = Sampling()
+
+
+def joint_counts(threshold: float | None, n: int, sampling: Sampling = DRAWN) -> tuple[np.ndarray, np.ndarray]:
     """Two positions with drafts drawn from other distributions; counts of the pair, and its exact distribution."""
     rng = np.random.default_rng(1)
     target, draft = rng.normal(size=(2, 3, 3)).astype(np.float32)
     q = [probabilities(row, Sampling()) for row in draft]
-    p = [probabilities(row, Sampling()) for row in target]
+    p = [probabilities(row, sampling) for row in target]
     counts = np.zeros((3, 3))
     for seed in range(n):
         proposed = (int(rng.choice(3, p=q[0])), int(rng.choice(3, p=q[1])))
@@ -136,7 +139,7 @@ def joint_counts(threshold: float | None, n: int) -> tuple[np.ndarray, np.ndarra
             "r",
             (0,),
             2,
-            sampling=Sampling(seed=seed),
+            sampling=replace(sampling, seed=seed),
             draft_ids=proposed,
             draft_logits=draft[:2],
             acceptance_threshold=threshold,
@@ -152,6 +155,13 @@ def joint_counts(threshold: float | None, n: int) -> tuple[np.ndarray, np.ndarra
 def test_the_rejection_rule_keeps_the_joint_distribution() -> None:
     counts, exact = joint_counts(None, 20000)
     assert stats.chisquare(counts.ravel(), exact.ravel() * counts.sum()).pvalue > 1e-3
+
+
+def test_draft_logits_stand_for_what_was_drawn_from_whatever_the_targets_sampling() -> None:
+    counts, exact = joint_counts(None, 20000, Sampling(temperature=0.6, top_k=2))
+    likely = exact.ravel() > 0
+    assert counts.ravel()[~likely].sum() == 0
+    assert stats.chisquare(counts.ravel()[likely], exact.ravel()[likely] * counts.sum()).pvalue > 1e-3
 
 
 def test_a_fixed_threshold_is_another_rule() -> None:

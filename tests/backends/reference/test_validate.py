@@ -19,6 +19,7 @@ GOOD = Request("r", tuple(range(10)), 5)
 def test_good_requests_pass() -> None:
     check_request(GOOD, CONFIG)
     check_request(replace(GOOD, input_ids=tuple(range(20)), max_new_tokens=10), CONFIG)
+    check_request(replace(GOOD, embedding_bias=np.zeros(50, np.float32)), CONFIG)
     check_request(
         replace(GOOD, draft_ids=(1, 2), draft_logits=np.zeros((2, 50), np.float32), acceptance_threshold=1.0), CONFIG
     )
@@ -51,6 +52,8 @@ def test_good_requests_pass() -> None:
         ({"bad_words": ((3, 77),)}, "bad_words holds 77"),
         ({"bad_words": ((),)}, "empty id sequence"),
         ({"stop_words": ((),)}, "empty id sequence"),
+        ({"embedding_bias": np.zeros(49)}, r"embedding_bias has shape \[49\]; expected \[50\]"),
+        ({"embedding_bias": np.full(50, -np.inf)}, "embedding_bias holds a value that is not finite"),
     ],
 )
 def test_bad_requests_are_named(changes: dict[str, Any], words: str) -> None:

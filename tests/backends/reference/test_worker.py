@@ -12,7 +12,7 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from trtspec.backends.reference import Request, Update, open_engine
+from trtspec.backends.reference import Request, Update, open_engine, worker
 from trtspec.backends.reference.engine import ReferenceEngine
 
 pytestmark = pytest.mark.torch
@@ -174,3 +174,130 @@ def test_requests_submitted_from_a_callback_run(engine: ReferenceEngine) -> None
     engine.submit(Request("first", (1, 2), 2), chain)
     assert second.last.wait(30)
     assert second.reason == "length"
+
+
+def _idle(engine: ReferenceEngine) -> None:
+    """A request's last update comes a moment before the worker has done with it."""
+    while engine.stats().active or engine.stats().waiting:
+        time.sleep(0.001)
+
+
+def _alone(engine: ReferenceEngine) -> None:
+    """As if no request had been here for a while."""
+    _idle(engine)
+    engine._ended = engine._crowded = 0.0
+
+
+def test_a_short_lone_request_is_computed_by_the_caller(engine: ReferenceEngine) -> None:
+    threads: set[str] = set()
+    _alone(engine)
+    request = Request("here", (1, 2, 3), 4)
+    expected = engine.generate(request).ids
+    for here in (True, False):
+        _alone(engine)
+        taker = Taker()
+
+        def take(update: Update, taker: Taker = taker) -> None:
+            threads.add(threading.current_thread().name)
+            taker(update)
+
+        engine.submit(request, take, here=here)
+        if here:
+            assert taker.last.is_set()
+            assert threads == {threading.current_thread().name}
+        assert taker.last.wait(30)
+        assert tuple(token for update in taker.updates for token in update.new_ids) == expected
+    assert "reference-engine" in threads
+
+
+def test_what_the_caller_does_not_finish_the_worker_does(engine: ReferenceEngine) -> None:
+    _alone(engine)
+    taker = Taker()
+    engine.submit(LONG, taker, here=True)
+    assert taker.first.is_set()
+    assert taker.last.wait(30)
+    assert (taker.reason, len([t for u in taker.updates for t in u.new_ids])) == ("length", 100)
+
+
+def test_requests_that_come_thickly_are_left_to_the_worker(
+    engine: ReferenceEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each would be computed by itself while the others wait to be taken."""
+    long = 1e9
+    monkeypatch.setattr(worker, "GAP", 0.0)
+    monkeypatch.setattr(worker, "CROWD", long)
+    _alone(engine)
+    engine._crowded = -2 * long
+    engine.generate(Request("r", (1, 2), 2))
+    _idle(engine)
+    assert engine._quiet(), "one after another"
+    takers = [Taker() for _ in range(8)]
+    for taker in takers:
+        engine.submit(Request("r", (1, 2), 30), taker)
+    assert all(taker.last.wait(30) for taker in takers)
+    _idle(engine)
+    assert not engine._quiet(), "several at once, not long ago"
+    engine._crowded = -2 * long
+    monkeypatch.setattr(worker, "GAP", long)
+    assert not engine._quiet(), "one has just left"
+
+
+def test_a_request_beside_one_that_a_caller_computes_waits_for_the_worker(
+    engine: ReferenceEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = Held(engine, monkeypatch)
+    _alone(engine)
+    first, second = Taker(), Taker()
+    caller = threading.Thread(target=lambda: engine.submit(Request("a", (1, 2), 3), first, here=True))
+    caller.start()
+    while not engine._helped:
+        time.sleep(0.001)
+    engine.submit(Request("b", (4, 5), 3), second, here=True)
+    assert not second.first.is_set()
+    held.go.set()
+    assert first.last.wait(30)
+    assert second.last.wait(30)
+    caller.join(30)
+    assert (first.reason, second.reason) == ("length", "length")
+
+
+def test_closing_while_a_caller_computes(folders: dict[str, Path]) -> None:
+    engine = open_engine(folders["target"])
+    _alone(engine)
+    taker = Taker()
+
+    def close(update: Update) -> None:
+        taker(update)
+        if len(taker.updates) == 1:
+            threading.Thread(target=engine.close).start()
+            while not engine._closing:
+                time.sleep(0.001)
+
+    engine.submit(LONG, close, here=True)
+    assert taker.last.wait(30)
+    engine.close()
+    assert taker.reason == "cancelled"
+    assert not engine._thread.is_alive()
+
+
+def test_each_worker_keeps_its_own_number_of_torch_threads(folders: dict[str, Path]) -> None:
+    import torch
+
+    found: dict[int, set[int]] = {1: set(), 2: set()}
+    engines = {count: open_engine(folders["target"], threads=count) for count in found}
+    try:
+        for _ in range(2):
+            for count, engine in engines.items():
+                done = threading.Event()
+
+                def take(update: Update, count: int = count, done: threading.Event = done) -> None:
+                    found[count].add(torch.get_num_threads())
+                    if update.finished:
+                        done.set()
+
+                engine.submit(Request("r", (1, 2), 2), take)
+                assert done.wait(30)
+    finally:
+        for engine in engines.values():
+            engine.close()
+    assert found == {1: {1}, 2: {2}}

@@ -5,7 +5,7 @@ from typing import Final
 import torch
 from torch import Tensor, nn
 
-from trtspec.backends.reference.products import Products
+from trtspec.backends.reference.products import Products, padded_rows
 
 
 class Ffn(nn.Module):  # type: ignore[misc]
@@ -61,7 +61,7 @@ class Mixture(nn.Module):  # type: ignore[misc]
         for expert, rows in enumerate(counts):
             if rows > 0:
                 at = tokens.narrow(0, begin, rows)
-                given = torch.zeros(max(rows, self.least_rows), x.shape[1], dtype=x.dtype)
+                given = torch.zeros(padded_rows(rows, self.least_rows), x.shape[1], dtype=x.dtype)
                 given[:rows].copy_(x.index_select(0, at))
                 j = 3 * (place * self.count + expert)
                 made = self.experts(self.experts.gated(given, j), j + 2)[:rows].float()
@@ -71,7 +71,7 @@ class Mixture(nn.Module):  # type: ignore[misc]
 
     def route(self, x: Tensor, n: int, place: int) -> tuple[Tensor, Tensor]:
         """[n, k] weights and numbers of the experts of each token. At least two rows: see `linear_rows`."""
-        rows = torch.zeros(max(n, 2), x.shape[1])
+        rows = torch.zeros(padded_rows(n, 2), x.shape[1])
         rows[:n].copy_(x[:n])
         weights, chosen = self.routing(rows, place)[:n].softmax(-1).topk(self.top_k, -1)
         if self.normalize:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from trtspec.backends.reference.attention import Attention
-from trtspec.backends.reference.products import Products
+from trtspec.backends.reference.products import Products, padded_rows
 
 
 def linear_rows(dtype: torch.dtype, memory_bound: bool) -> int:
@@ -103,22 +103,23 @@ class Forward(nn.Module):  # type: ignore[misc]
         `plan` [3, tokens]: token ids, rows of the rotation tables, first cache rows. `lengths`, `slots`, `covers` and
         `masks` (for each kind) as in :meth:`Attention.forward`. `wanted`: rows of the stacked tokens; empty = all.
         """
-        tokens, turns, rows = plan.unbind(0)
+        tokens, turns, first = plan.unbind(0)
         n, size, kind = tokens.shape[0], self.head_size, self.embedding.dtype
         x = self.embedding.index_select(0, tokens).float()
         rotation, mask = self.rotations[0].index_select(0, turns).unsqueeze(1), masks[0]
         rotations = [rotation]
         if self.several_kinds:
             rotations = [table.index_select(0, turns).unsqueeze(1) for table in self.rotations]
-        cache_rows = (rows.unsqueeze(1) + self.head_rows).view(-1)
+        cache_rows = (first.unsqueeze(1) + self.head_rows).view(-1)
         turned = self.heads + self.kv_heads
         qkv = torch.empty(n, turned + self.kv_heads, size)
         pairs = torch.view_as_complex(qkv.narrow(1, 0, turned).unflatten(2, [size // 2, 2]))
         queries, fresh = qkv.narrow(1, 0, self.heads), qkv.narrow(1, self.heads, 2 * self.kv_heads)
         mixed = torch.empty(n, self.heads, size)
         flat_qkv, flat_mixed = qkv.view(n, -1), mixed.view(n, -1)
-        normed = torch.zeros(max(n, self.linear_rows), x.shape[1], dtype=kind)
-        attended = torch.zeros(max(n, self.linear_rows), flat_mixed.shape[1], dtype=kind)
+        rows = padded_rows(n, self.linear_rows)
+        normed = torch.zeros(rows, x.shape[1], dtype=kind)
+        attended = torch.zeros(rows, flat_mixed.shape[1], dtype=kind)
         added = torch.empty_like(x)
         padded = torch.zeros(2, n, self.kv_heads, self.score_rows, size)
         for i, cache in enumerate(self.caches):
@@ -136,8 +137,8 @@ class Forward(nn.Module):  # type: ignore[misc]
             if i == len(self.caches) - 1 and wanted.shape[0] > 0:  # above the last cache only these rows matter
                 n = wanted.shape[0]
                 x, flat_mixed = x.index_select(0, wanted), flat_mixed.index_select(0, wanted)
-                normed, attended = normed[: max(n, self.linear_rows)], attended[: max(n, self.linear_rows)]
-                added = added[:n]
+                rows = padded_rows(n, self.linear_rows)
+                normed, attended, added = normed[:rows], attended[:rows], added[:n]
             attended[:n].copy_(flat_mixed)
             self.add(x, added, self.products(attended, 2 * i + 1), n, self.norms_each * i + 1)
             self.norm(x, self.norms[self.norms_each * i + self.norms_each // 2], self.floor, normed[:n])

@@ -6,6 +6,18 @@ from torch import Tensor, nn
 from trtspec.backends.reference.linear import Linear
 
 
+def padded_rows(rows: int, least: int) -> int:
+    """Rows that a product of so many rows is padded to.
+
+    The library makes kernels for each number of rows and keeps them, 2 to 3 MB for a small model. A server meets
+    every number from one to a few hundred, so larger ones are rounded up a little: the kernels stay few.
+    """
+    if rows <= 16:
+        return max(rows, least)
+    step = 4 if rows <= 64 else 16 if rows <= 256 else 64
+    return (rows + step - 1) // step * step
+
+
 class Products(nn.Module):  # type: ignore[misc]
     """Products in the order they were added."""
 

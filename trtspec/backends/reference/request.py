@@ -49,13 +49,16 @@ class Request:
     draft_ids: tuple[int, ...] = ()
     """Proposed continuation of `input_ids`; the accepted part and one token of the target's own are returned."""
     draft_logits: FloatArray | None = None
-    """[n_draft, vocab]: acceptance by the rejection rule instead of by token equality."""
+    """[n_draft, vocab]: acceptance by the rejection rule instead of by token equality. The softmax of a row, as it
+    comes, is what its draft token was drawn from (so does TensorRT-LLM's target; who drew applies its sampling)."""
     acceptance_threshold: float | None = None
     """With `draft_logits`: this constant instead of a random number."""
     stop_words: tuple[tuple[int, ...], ...] = ()
     """Id sequences that end the request when the output ends with one; they stay in the output."""
     bad_words: tuple[tuple[int, ...], ...] = ()
     """Id sequences whose last token cannot be drawn where the ones before it stand."""
+    embedding_bias: FloatArray | None = None
+    """[vocab], added to every row of logits before all other rules."""
     repetition_penalty: float = 1.0
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0

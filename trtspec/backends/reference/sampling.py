@@ -60,6 +60,11 @@ def probabilities(row: Row, sampling: Sampling) -> Probabilities:
     return weights
 
 
+def softmax(row: Row) -> Probabilities:
+    """[vocab] the distribution that a row of logits stands for."""
+    return probabilities(row, Sampling())
+
+
 def _beyond_top_k(scores: Probabilities, k: int) -> npt.NDArray[np.intp]:
     """All but the k best; of equal ones the lower ids stay, so that exactly k stay."""
     threshold = np.partition(scores, -k)[-k]
@@ -94,9 +99,10 @@ class Rules:
         self._penalties = (
             request.repetition_penalty != 1.0 or request.presence_penalty != 0.0 or request.frequency_penalty != 0.0
         )
+        self._bias = None if request.embedding_bias is None else request.embedding_bias.astype(np.float32)
         self._counts: npt.NDArray[np.int64] | None = None
         self._counted = 0
-        self.constant = self._penalties or bool(request.bad_words)
+        self.constant = self._penalties or bool(request.bad_words) or self._bias is not None
         """True when some rule may change any row."""
 
     def applies(self, emitted: int) -> bool:
@@ -105,7 +111,7 @@ class Rules:
 
     def apply(self, row: Row, ids: Sequence[int], emitted: int) -> Row:
         """A changed copy of `row`, the logits that follow `ids`."""
-        out = row.copy()
+        out = row.copy() if self._bias is None else row + self._bias
         if self._penalties:
             self._penalise(out, ids)
         for *before, last in self._request.bad_words:
@@ -116,13 +122,16 @@ class Rules:
         return out
 
     def _penalise(self, out: Row, ids: Sequence[int]) -> None:
-        """Repetition (Keskar et al. 2019): positive logits divided, negative multiplied; the others subtract."""
-        r = self._request
+        """Repetition (Keskar et al. 2019): positive logits divided, negative multiplied; the others subtract.
+
+        TensorRT-LLM subtracts after it has divided by the temperature, which comes later here: hence the factor.
+        """
+        r, after = self._request, self._request.sampling.temperature or 1.0
         counts = self._counts_of(ids)
         seen = np.flatnonzero(counts)
         values = out[seen]
         values = np.where(values > 0, values / r.repetition_penalty, values * r.repetition_penalty)
-        out[seen] = values - r.presence_penalty - r.frequency_penalty * counts[seen]
+        out[seen] = values - after * (r.presence_penalty + r.frequency_penalty * counts[seen])
 
     def _counts_of(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
         if self._counts is None or len(ids) < self._counted:

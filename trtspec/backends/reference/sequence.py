@@ -20,6 +20,7 @@ from trtspec.backends.reference.sampling import (
     fresh_seed,
     log_probability,
     probabilities,
+    softmax,
     uniform,
 )
 from trtspec.backends.reference.slots import Slot
@@ -88,6 +89,10 @@ class Running:
             row = self._rules.apply(row, ids, emitted)
         return probabilities(row, self.request.sampling)
 
+    def proposed(self, draft_row: Rows) -> Probabilities:
+        """What a draft token was drawn from: a caller's logits already say so."""
+        return softmax(draft_row)
+
     def absorb(self, rows: Rows, best: Sequence[int]) -> Step:
         """Append what `rows` [1 + drafts, vocab] (argmax `best`) give: accepted drafts and one own token.
 
@@ -116,7 +121,7 @@ class Running:
     def _judge(self, row: Rows, draft_row: Rows, draft: int) -> int:
         """`draft` when the rejection rule accepts it, else a token of the residual."""
         target = self.distribution(row, self.ids, self.emitted)
-        proposed = self.distribution(draft_row, self.ids, self.emitted)
+        proposed = self.proposed(draft_row)
         position = len(self.ids)
         u = uniform(self._seed, position, ACCEPT) if self.threshold is None else self.threshold
         if accepts(target, proposed, draft, u):

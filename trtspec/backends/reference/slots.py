@@ -51,7 +51,7 @@ class SlotPool:
     def acquire(self, ids: Sequence[int], long: bool = False) -> Lease | None:
         """A slot for a request that begins with `ids`; None when all are busy. `long`: see :class:`Slot`.
 
-        First choice is the idle slot of the same conversation (see `_continues`) with the longest common beginning.
+        First choice is the idle slot of the same conversation (see `_needed`) with the longest common beginning.
         Else the least recently used idle slot gives way, never a younger one that merely shares a beginning: that
         beginning is copied out of it. At least the last token is always computed, for its logits.
         """
@@ -59,22 +59,51 @@ class SlotPool:
         if not idle:
             return None
         limit = len(ids) - 1
-        shared = {slot.number: common_prefix(slot.ids, ids) for slot in self.slots if slot.ids and slot.long == long}
-        same = [slot for slot in idle if slot.number in shared and self._continues(slot, shared[slot.number])]
-        if same:
-            slot = max(same, key=lambda s: (shared[s.number], s.used))
-            lease = Lease(slot, min(shared[slot.number], limit), None)
+        same = self._same(idle, ids, long)
+        if same is not None:
+            slot, reused = same
+            lease = Lease(slot, min(reused, limit), None)
         else:
-            slot = min(idle, key=lambda s: s.used)
-            source = max(shared, key=lambda number: shared[number], default=None)
-            reused = 0 if source is None else min(shared[source], limit)
-            if source == slot.number or reused < COPY_FROM:
-                lease = Lease(slot, min(shared.get(slot.number, 0), limit), None)
-            else:
-                lease = Lease(slot, reused, source)
+            lease = self._eldest(idle, ids, long, limit)
         lease.slot.busy, lease.slot.long = True, long
         lease.slot.ids, lease.slot.given = list(ids[: lease.reused]), len(ids)
         return lease
+
+    def _same(self, idle: Sequence[Slot], ids: Sequence[int], long: bool) -> tuple[Slot, int] | None:
+        """The idle slot that the request continues, and what they share. Looked for at every call of a loop.
+
+        A slot whose last token that would have to be shared differs is passed over without comparing the others.
+        """
+        found: tuple[Slot, int] | None = None
+        for slot in idle:
+            needed = self._needed(slot)
+            if not slot.ids or slot.long != long or needed > len(ids):
+                continue
+            if needed and slot.ids[needed - 1] != ids[needed - 1]:
+                continue
+            shared = common_prefix(slot.ids, ids)
+            if shared >= needed and (found is None or (shared, slot.used) > (found[1], found[0].used)):
+                found = slot, shared
+        return found
+
+    def _needed(self, slot: Slot) -> int:
+        """Tokens that a request must share with a slot to continue it.
+
+        All that the slot was given, and what was generated but for a few last tokens: those are a draft's own tokens
+        that the target rejected. Two conversations under one system prompt differ within what was given, however
+        little that is.
+        """
+        return max(min(slot.given, len(slot.ids)), len(slot.ids) - self._window)
+
+    def _eldest(self, idle: Sequence[Slot], ids: Sequence[int], long: bool, limit: int) -> Lease:
+        """The least recently used slot, with what it shares or with a longer beginning copied out of another one."""
+        shared = {slot.number: common_prefix(slot.ids, ids) for slot in self.slots if slot.ids and slot.long == long}
+        slot = min(idle, key=lambda s: s.used)
+        source = max(shared, key=lambda number: shared[number], default=None)
+        reused = 0 if source is None else min(shared[source], limit)
+        if source is None or source == slot.number or reused < COPY_FROM:
+            return Lease(slot, min(shared.get(slot.number, 0), limit), None)
+        return Lease(slot, reused, source)
 
     def forget(self) -> None:
         """Empty all idle slots."""
@@ -87,18 +116,12 @@ class SlotPool:
         self._clock += 1
         slot.ids, slot.used, slot.busy = ids, self._clock, False
 
-    def _continues(self, slot: Slot, shared: int) -> bool:
-        """The request begins with all that the slot was given, and with what was generated but for a few last tokens.
-
-        Those few are a draft's own tokens that the target rejected. Two conversations under one system prompt differ
-        within what was given, however little that is.
-        """
-        return shared >= min(slot.given, len(slot.ids)) and len(slot.ids) - shared <= self._window
-
 
 def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     """Tokens that two sequences share from their start."""
     length = min(len(a), len(b))
+    if length == 0 or a[0] != b[0]:
+        return 0
     if list(a[:length]) == list(b[:length]):
         return length
     low, high = 0, length  # halving compares slices in C instead of tokens in Python

@@ -20,6 +20,7 @@ from trtspec.backends.reference.longrope import enter, room
 from trtspec.backends.reference.model import Feed
 from trtspec.backends.reference.plan import PREFILL_BUDGET, plan_step, run_step
 from trtspec.backends.reference.request import Request, Update
+from trtspec.backends.reference.sampling import Probabilities
 from trtspec.backends.reference.sequence import Running, Step
 from trtspec.backends.reference.slots import Slot
 from trtspec.backends.reference.worker import Worker
@@ -42,6 +43,10 @@ class Stream(Running):
     def room(self, draft_len: int, boundary: int | None = None) -> int:
         """Draft tokens for this round: the last token always comes from the target, whose `boundary` they heed."""
         return min(draft_len, self.request.max_new_tokens - self.emitted - 1, room(boundary, len(self.ids)))
+
+    def proposed(self, draft_row: npt.NDArray[np.float32]) -> Probabilities:
+        """The own draft draws as the request says, by the same rules as the target."""
+        return self.distribution(draft_row, self.ids, self.emitted)
 
     def count(self, step: Step) -> None:
         """Book a round."""

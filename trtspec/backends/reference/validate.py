@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import numpy as np
+
 from trtspec.backends.reference.config import EngineConfig
 from trtspec.backends.reference.request import Request
 
@@ -13,6 +15,7 @@ def check_request(request: Request, config: EngineConfig) -> None:
     _check_lengths(request, config)
     _check_drafts(request, config)
     _check_numbers(request)
+    _check_bias(request, config)
     for name, ids in (
         ("input_ids", request.input_ids),
         ("draft_ids", request.draft_ids),
@@ -72,6 +75,16 @@ def _check_numbers(request: Request) -> None:
             raise ValueError(f"{name} is {value}; it must be finite")
     if request.min_tokens < 0:
         raise ValueError(f"min_tokens is {request.min_tokens}; it cannot be negative")
+
+
+def _check_bias(request: Request, config: EngineConfig) -> None:
+    bias = request.embedding_bias
+    if bias is None:
+        return
+    if bias.shape != (config.vocab_size,):
+        raise ValueError(f"embedding_bias has shape {list(bias.shape)}; expected [{config.vocab_size}] (vocabulary)")
+    if not np.isfinite(bias).all():
+        raise ValueError("embedding_bias holds a value that is not finite; -1e9 forbids a token")
 
 
 def _check_ids(name: str, ids: Iterable[int], vocab: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
@@ -20,6 +21,10 @@ from trtspec.backends.reference.sequence import Running
 from trtspec.backends.reference.validate import check_request
 
 log = logging.getLogger(__name__)
+TURNS = 16
+"""Steps after which a request is no longer short."""
+GAP, CROWD = 0.0003, 0.05
+"""Seconds, see :meth:`Worker._quiet`."""
 R = TypeVar("R", bound=Running)
 W = TypeVar("W", bound="Worker[Any]")
 
@@ -33,22 +38,33 @@ class Worker(ABC, Generic[R]):
         self._waiting: deque[R] = deque()
         self._running: list[R] = []
         self._closing = False
+        self._helped = False
+        """another thread is in the worker's place"""
+        self._ended = self._crowded = 0.0
+        """when the last request ended; when there was last more than one"""
         self._requests = self._tokens = self._drafted = self._accepted = 0
         self._thread = threading.Thread(target=self._work, name=name, daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request, on_update: Callable[[Update], None]) -> Ticket:
+    def submit(self, request: Request, on_update: Callable[[Update], None], *, here: bool = False) -> Ticket:
         """Queue a request. Raises ValueError (one line) at once for a bad one, RuntimeError after close().
 
         `on_update` runs on the worker thread, once per emitted step; the last call has `finished`. It must not block.
+        `here`: where nothing else is to be done, the calling thread takes the worker's place for the few steps of a
+        short request, because waking the worker would cost as much as a small model's step.
         """
         check_request(request, self.config)
         running = self._make(request, on_update)
         with self._wake:
             if self._closing:
                 raise RuntimeError("the engine is closed")
+            here = here and self._quiet()
             self._waiting.append(running)
-            self._wake.notify()
+            self._helped = self._helped or here
+            if not self._helped:
+                self._wake.notify()
+        if here:
+            self._help(running)
         return running
 
     def generate(self, request: Request) -> Result:
@@ -82,6 +98,11 @@ class Worker(ABC, Generic[R]):
                 active=len(self._running),
                 waiting=len(self._waiting),
             )
+
+    @property
+    def alone(self) -> bool:
+        """For `on_update`: whether no other request runs or waits, so that taking a little time delays nobody."""
+        return len(self._running) <= 1 and not self._waiting
 
     def close(self) -> None:
         """End the worker; running requests get a last update "cancelled". Safe to call twice."""
@@ -125,8 +146,34 @@ class Worker(ABC, Generic[R]):
     def _advance(self, running: list[R]) -> None:
         """One step of all running requests, each reported by `_report`."""
 
+    def _quiet(self) -> bool:
+        """Whether a request comes alone: none is here, and none has just left or been here beside another.
+
+        A thread that works in the worker's place cannot bring further requests meanwhile, so that requests that come
+        one by one, but thickly, would never be batched. And each such thread would get torch threads of its own.
+        """
+        if self._helped or self._running or self._waiting or self.config.threads > 1:
+            return False
+        now = time.monotonic()
+        return now - self._ended > GAP and now - self._crowded > CROWD
+
+    def _help(self, running: R) -> None:
+        """Be the worker until `running` has finished or turns out to be long."""
+        try:
+            _use_threads(1)
+            with torch.inference_mode():
+                for _ in range(TURNS):
+                    if running.finish or self._closing:
+                        break
+                    self._turn()
+        finally:
+            with self._wake:
+                self._helped = False
+                if self._running or self._waiting or self._closing:
+                    self._wake.notify()
+
     def _work(self) -> None:
-        torch.set_num_threads(self.config.threads)
+        _use_threads(self.config.threads)
         with torch.inference_mode():
             while self._wait_for_work():
                 self._turn()
@@ -137,7 +184,7 @@ class Worker(ABC, Generic[R]):
     def _wait_for_work(self) -> bool:
         """Blocks while idle; False when the engine closes."""
         with self._wake:
-            while not (self._closing or self._waiting or self._running):
+            while self._helped or not (self._closing or self._waiting or self._running):
                 self._wake.wait()
             return not self._closing
 
@@ -155,7 +202,12 @@ class Worker(ABC, Generic[R]):
                     self._release(running, intact=False)
                     self._end(running, "error", f"{type(error).__name__}: {error}")
         with self._wake:
+            now = time.monotonic()
+            if len(self._running) + len(self._waiting) > 1:
+                self._crowded = now
             self._running = [running for running in self._running if not running.finish]
+            if not self._running:
+                self._ended = now
 
     def _drop_cancelled(self) -> None:
         if not any(running.cancelled for running in (*self._running, *self._waiting)):
@@ -205,6 +257,13 @@ class Worker(ABC, Generic[R]):
         except Exception:  # the caller's fault must not take other requests down
             log.exception("on_update of request %s failed; the request is cancelled", running.request.request_id)
             running.cancel()
+
+
+def _use_threads(count: int) -> None:
+    """Torch threads of steps on this thread. A thread begins with the setting that any thread made last, and takes it
+    over when it first asks for it, so it must ask before it makes its own."""
+    if torch.get_num_threads() != count:
+        torch.set_num_threads(count)
 
 
 def _joined(updates: list[Update]) -> Result:

@@ -7,6 +7,8 @@ starts a thread or calls another model.
 from __future__ import annotations
 
 import json
+import re
+import traceback
 from collections.abc import Mapping
 from typing import Any
 
@@ -14,6 +16,7 @@ import numpy as np
 import triton_python_backend_utils as pb
 
 Array = np.ndarray[Any, Any]
+_FOLDERS = re.compile(r"(?<![\w/.:])(?:/[\w.+@~-]+)+/(?=[\w.])")
 FINAL = pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL
 
 
@@ -36,6 +39,8 @@ class Parameters:
         config = json.loads(args["model_config"])
         self.model = str(config["name"])
         self.outputs = frozenset(output["name"] for output in config["output"])
+        # A model that is not may send one response only; a second would be lost, and the client wait for ever.
+        self.decoupled = bool(config.get("model_transaction_policy", {"decoupled": True}).get("decoupled", False))
         given = {key: value["string_value"] for key, value in config["parameters"].items()}
         self._values = {key: value for key, value in given.items() if value and not value.startswith("${")}
 
@@ -89,9 +94,9 @@ class Inputs:
         """A single whole number."""
         return int(self._one(name)) if name in self else default
 
-    def real(self, name: str) -> float | None:
+    def real(self, name: str, default: float | None = None) -> float | None:
         """A single number."""
-        return float(self._one(name)) if name in self else None
+        return float(self._one(name)) if name in self else default
 
     def flag(self, name: str, default: bool = False) -> bool:
         """A single truth value."""
@@ -127,16 +132,25 @@ def response(tensors: Mapping[str, Array]) -> Any:
     return pb.InferenceResponse([pb.Tensor(name, array) for name, array in tensors.items()])
 
 
-def refusal(reason: object, cancelled: bool = False) -> Any:
+def refusal(reason: object, cancelled: bool = False, unavailable: bool = False) -> Any:
     """An InferenceResponse that is an error of one line."""
-    code = pb.TritonError.CANCELLED if cancelled else pb.TritonError.INVALID_ARG
+    errors = pb.TritonError
+    code = errors.CANCELLED if cancelled else errors.UNAVAILABLE if unavailable else errors.INVALID_ARG
     return pb.InferenceResponse(error=pb.TritonError(first_line(reason), code))
 
 
+def internal_error(model: str, error: Exception) -> Any:
+    """The answer to a fault of ours. What and where is for the log; the client gets no path and none of its text."""
+    where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
+    place = f"{where.name}:{where.lineno}"
+    pb.Logger.log_error(json.dumps({"event": "internal-error", "model": model, "kind": kind, "where": place}))
+    return refusal(f"internal error ({kind}); see the server's log")
+
+
 def first_line(reason: object) -> str:
-    """The first line of a message that may be a traceback of another model."""
+    """The first line of a message that may be a traceback of another model; of paths only the names of the files."""
     lines = str(reason).strip().splitlines()
-    return lines[0].strip() if lines else type(reason).__name__
+    return _FOLDERS.sub("", lines[0].strip()) if lines else type(reason).__name__
 
 
 def pack_words(rows: list[list[list[int]]]) -> Array:

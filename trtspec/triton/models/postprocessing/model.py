@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from vocabulary import Vocabulary
-from wire import Inputs, Parameters, refuse_numpy_2, response, strings
+from wire import Inputs, Parameters, Refused, internal_error, refusal, refuse_numpy_2, response, strings
 
 
 class TritonPythonModel:
@@ -23,10 +23,20 @@ class TritonPythonModel:
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request: OUTPUT has a text per beam, without a batch dimension."""
-        return [self._answer(Inputs.of(request)) for request in requests]
+        return [self._answer(request) for request in requests]
 
-    def _answer(self, inputs: Inputs) -> Any:
+    def _answer(self, request: Any) -> Any:
+        try:
+            return self._texts_of(Inputs.of(request))
+        except Refused as reason:
+            return refusal(reason)
+        except Exception as error:
+            return internal_error("postprocessing", error)
+
+    def _texts_of(self, inputs: Inputs) -> Any:
         lengths = inputs.array("SEQUENCE_LENGTH")
+        if lengths is None:
+            raise Refused("SEQUENCE_LENGTH is empty")
         counts = {"NUM_OUTPUT_TOKENS": lengths.reshape(len(lengths), -1).sum(axis=1, keepdims=True, dtype=np.int32)}
         # Declared only for TensorRT-LLM versions whose backend does not count.
         return response({"OUTPUT": strings(*self._texts(inputs)), **(counts if self._counts else {})})
@@ -36,5 +46,9 @@ class TritonPythonModel:
         tokens = inputs.array("TOKENS_BATCH")
         if tokens is None:
             return [""] * len(lengths)
+        if tokens.size % len(lengths):
+            raise Refused(f"TOKENS_BATCH holds {tokens.size} ids for {len(lengths)} lengths")
+        if tokens.min() < 0:
+            raise Refused(f"TOKENS_BATCH holds {tokens.min()}, which is no token")
         lines = tokens.reshape(len(lengths), -1)
         return [self._vocabulary.decode(line[:n].tolist()) for line, n in zip(lines, lengths, strict=True)]

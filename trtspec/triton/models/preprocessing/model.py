@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from limits import IN_PREPROCESSING, Limits
 from vocabulary import Vocabulary
-from wire import Array, Inputs, Parameters, Refused, pack_words, refusal, refuse_numpy_2, response
+from wire import Array, Inputs, Parameters, Refused, internal_error, pack_words, refusal, refuse_numpy_2, response
 
 TEXT_ONLY = ("IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES", "PROMPT_TABLE_EXTRA_ID")
 
@@ -26,21 +27,27 @@ class TritonPythonModel:
         self._vocab_size = given.number("vocab_size")
         self._max_input_len = given.number("max_input_len")
         self._max_seq_len = given.number("max_seq_len")
+        self._limits = Limits.of(given)
 
     def execute(self, requests: list[Any]) -> list[Any]:
         """One response per request."""
-        return [self._answer(Inputs.of(request)) for request in requests]
+        return [self._answer(request) for request in requests]
 
-    def _answer(self, inputs: Inputs) -> Any:
+    def _answer(self, request: Any) -> Any:
         try:
-            return response(self._tensors(inputs))
+            return response(self._tensors(Inputs.of(request)))
         except Refused as reason:
             return refusal(reason)
+        except Exception as error:
+            return internal_error("preprocessing", error)
 
     def _tensors(self, inputs: Inputs) -> dict[str, Array]:
         for name in TEXT_ONLY:
             if name in inputs:
                 raise Refused(f"{name}: this pipeline takes text only")
+        if "QUERY" not in inputs:
+            raise Refused("QUERY is missing")
+        self._limits.check(inputs, names=IN_PREPROCESSING)
         rows = [inputs.row(i) for i in range(len(inputs.array("QUERY")))]
         prompts = [self._prompt(row) for row in rows]
         decoder = [self._vocabulary.encode_prompt(q) for r in rows for q in r.words("DECODER_QUERY")]
@@ -98,7 +105,10 @@ class TritonPythonModel:
             raise Refused(f"{len(words)} embedding_bias_words and {count} embedding_bias_weights")
         bias = np.zeros((1, self._vocab_size if words else 0), dtype=np.float32)
         for word, weight in zip(words, () if weights is None else weights.reshape(-1), strict=True):
-            bias[0, self._vocabulary.encode_word(word)] += weight
+            ids = self._vocabulary.encode_word(word)
+            if not all(token < self._vocab_size for token in ids):
+                raise Refused(f"an embedding_bias_word has a token beyond the model's vocabulary of {self._vocab_size}")
+            bias[0, ids] += weight
         return bias
 
     def _padded(self, rows: list[list[int]]) -> Array:

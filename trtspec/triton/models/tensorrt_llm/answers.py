@@ -42,13 +42,18 @@ class Batch:
         for ticket in list(self._tickets):
             ticket.cancel()
 
-    def look(self) -> None:
-        """Cancel if the client has gone."""
+    def due(self) -> bool:
+        """Whether it is time to look if the client is still there."""
         now = time.monotonic()
-        if now - self._looked >= LOOK and not self.closed:
-            self._looked = now
-            if self._sender.is_cancelled():
-                self.cancel()
+        if now - self._looked < LOOK:
+            return False
+        self._looked = now
+        return True
+
+    def look(self) -> None:
+        """Cancel if the client has gone. Never after the last response: the server has forgotten the sender then."""
+        if not self.closed and self._sender.is_cancelled():
+            self.cancel()
 
     def send(self, message: Any | None, last: bool) -> None:
         """Send unless nothing is to be said; the request ends with its last member."""
@@ -56,17 +61,20 @@ class Batch:
             return
         self._left -= last
         done = last and self._left == 0
+        self.closed = done
         if message is not None:
             self._sender.send(message, flags=FINAL if done else 0)
         elif done:
             self._sender.send(flags=FINAL)
-        self.closed = done
         if done:
             _RECENT.append(self._sender)
 
 
 class Answer:
-    """One batch member. Streaming sends every update; otherwise all is said at the end."""
+    """One batch member. Streaming sends every update; otherwise all is said at the end.
+
+    The engine's thread calls :meth:`add`, whoever sends calls :meth:`send` with what it returned, in that order.
+    """
 
     def __init__(self, job: LlmJob, index: int, batch: Batch) -> None:
         self.job = job
@@ -75,42 +83,52 @@ class Answer:
         self._updates: list[Update] = []
         self._times = [time.monotonic_ns()] * 2 + [0, 0]  # arrival, first scheduled, first token, last token
 
-    def add(self, update: Update) -> None:
-        """Take one update; runs on the model's sending thread."""
-        now = time.monotonic_ns()
+    def add(self, update: Update) -> list[Update]:
+        """Take one update; the updates that are to be sent now, usually none."""
         if update.new_ids:
+            now = time.monotonic_ns()
             self._times[2] = self._times[2] or now
             self._times[3] = now
         self._updates.append(update)
-        if update.error is not None or update.finish_reason == "cancelled":
-            reason = update.error or "the request was cancelled"
-            self.batch.send(refusal(reason, cancelled=update.error is None), last=True)
-        elif update.finished or self.job.wants.streaming:
-            self.batch.send(response(self._tensors(update.finished)), last=update.finished)
-            self._updates.clear()
-        if not update.finished:
-            self.batch.look()
+        if not (update.finished or self.job.wants.streaming):
+            return []
+        ready, self._updates = self._updates, []
+        return ready
 
-    def _tensors(self, finished: bool) -> dict[str, Array]:
+    def send(self, updates: list[Update]) -> None:
+        """Say what these updates add."""
+        failure, last = self.failure(updates), updates[-1]
+        if failure:
+            self.batch.send(refusal(failure, cancelled=last.error is None), last=True)
+        else:
+            self.batch.send(response(self.tensors(updates)), last=last.finished)
+
+    def failure(self, updates: list[Update]) -> str:
+        """Why these updates are no answer, in one line; empty where they are."""
+        last = updates[-1]
+        return last.error or ("the request was cancelled" if last.finish_reason == "cancelled" else "")
+
+    def tensors(self, updates: list[Update]) -> dict[str, Array]:
+        """What these updates add, as far as it is wanted."""
         wants, request = self.job.wants, self.job.request
-        new = [token for update in self._updates for token in update.new_ids]
+        new = [token for update in updates for token in update.new_ids]
         # A stream carries new tokens only.
         ids = new if wants.exclude_input or wants.streaming else [*request.input_ids, *new]
         tensors = {"output_ids": _int32([[ids]]), "sequence_length": _int32([[len(ids)]])}
         if wants.log_probs:
-            log_probs = _joined([u.log_probs for u in self._updates], (0,))
+            log_probs = _joined([u.log_probs for u in updates], (0,))
             tensors["output_log_probs"] = log_probs.reshape(1, 1, -1)
             tensors["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
         if wants.generation_logits:
-            logits = _joined([u.logits for u in self._updates], (0, 0))
+            logits = _joined([u.logits for u in updates], (0, 0))
             tensors["generation_logits"] = logits.reshape(1, 1, *logits.shape)
-        context = [u.context_logits for u in self._updates if u.context_logits is not None]
+        context = [u.context_logits for u in updates if u.context_logits is not None]
         if wants.context_logits and context:
             tensors["context_logits"] = context[0][None]
         if self.job.batch_size > 1:
             tensors["batch_index"] = _int32([[self._index]])
         if wants.perf:
-            tensors |= self._perf(finished)
+            tensors |= self._perf(updates[-1])
         if wants.input_count:
             tensors["num_input_tokens"] = _int32([[len(request.input_ids)]])
         if wants.output_count:
@@ -118,12 +136,11 @@ class Answer:
         wanted = self.batch.wanted
         return {name: array for name, array in tensors.items() if not wanted or name in wanted}
 
-    def _perf(self, finished: bool) -> dict[str, Array]:
+    def _perf(self, last: Update) -> dict[str, Array]:
         """Upstream's ten. This engine's cache has no blocks to count."""
-        last = self._updates[-1]
         rate = last.accepted / last.drafted if last.drafted else 0.0
         names = ("arrival_time_ns", "first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")
-        times = [*self._times[:3], self._times[3] if finished else 0]
+        times = [*self._times[:3], self._times[3] if last.finished else 0]
         blocks = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks")
         return {
             **{name: _int32([[0]]) for name in blocks},

@@ -1,21 +1,24 @@
 """tensorrt_llm and tensorrt_llm_draft on the reference engine, with the tensors of TensorRT-LLM's Triton backend.
 
 execute() parses a request completely, hands it to the engine and returns; the engine batches whatever is in
-flight. Answers go out from one thread of this model, so that the engine never waits for the wire.
+flight. Answers go out from one thread of this model, so that the engine never waits for the wire. Only the last word
+of a request that runs alone goes out from the engine's own thread, which has nothing else to do: a call of the
+speculative loop is so short that waking another thread is a part of it that counts.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from answers import Answer, Batch
+from outbox import Outbox
 from parsing import parse, stop_request
-from wire import FINAL, Inputs, Parameters, Refused, refusal, refuse_numpy_2
+from wire import FINAL, Inputs, Parameters, Refused, internal_error, refusal, refuse_numpy_2, response
 
 try:
-    from trtspec.backends.reference import open_engine
+    from trtspec.backends.reference import Update, open_engine
 except ImportError as error:
     raise ImportError(f"the reference engine is not in the Python that Triton uses: {error}") from None
 
@@ -27,13 +30,13 @@ class TritonPythonModel:
         """Open the engine. Errors name what is missing."""
         refuse_numpy_2()
         given = Parameters(args)
+        self._name = given.model
         self._exclude_input = given.flag("exclude_input_in_output", False)
+        self._decoupled = given.decoupled
         self._engine = open_engine(given.text("gpt_model_path"), threads=given.number("reference_threads", 0) or None)
         self._running: dict[str, set[Batch]] = {}
         self._lock = threading.Lock()
-        self._outbox: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._sender = threading.Thread(target=self._send_answers, name="answers", daemon=True)
-        self._sender.start()
+        self._outbox = Outbox()
 
     def execute(self, requests: list[Any]) -> None:
         """Take all requests; their answers come later, from other threads."""
@@ -43,34 +46,54 @@ class TritonPythonModel:
                 self._take(request.request_id(), Inputs.of(request), sender, request.requested_output_names())
             except (Refused, ValueError) as reason:
                 sender.send(refusal(reason), flags=FINAL)
+            except Exception as error:
+                sender.send(internal_error(self._name, error), flags=FINAL)
 
     def finalize(self) -> None:
         """Cancel what runs, send what is left, end both threads."""
         self._engine.close()
-        self._outbox.put(None)
-        self._sender.join(timeout=10)
+        self._outbox.close()
 
     def _take(self, request_id: str, inputs: Inputs, sender: Any, wanted: Any) -> None:
         if stop_request(inputs):
             self._stop(request_id)
-            sender.send(flags=FINAL)
+            sender.send(*(() if self._decoupled else (response({}),)), flags=FINAL)
             return
         jobs = parse(request_id, inputs, self._engine.config.vocab_size, self._exclude_input)
+        if not self._decoupled and (len(jobs) > 1 or jobs[0].wants.streaming):
+            raise Refused("this model is not decoupled: it answers one prompt with one response; send no streaming")
         batch = Batch(sender, len(jobs), frozenset(wanted))
         answers = [Answer(job, index, batch) for index, job in enumerate(jobs)]
         with self._lock:
             self._running.setdefault(request_id, set()).add(batch)
         try:
             for answer in answers:
-                batch.hold(self._engine.submit(answer.job.request, self._on_update(request_id, answer)))
-        except ValueError:
+                take = self._on_update(request_id, answer)
+                batch.hold(self._engine.submit(answer.job.request, take, here=len(jobs) == 1 and answer.job.short))
+        except Exception:
             self._forget(request_id, batch)
             batch.cancel()
             batch.closed = True
             raise
 
-    def _on_update(self, request_id: str, answer: Answer) -> Any:
-        return lambda update: self._outbox.put((request_id, answer, update))
+    def _on_update(self, request_id: str, answer: Answer) -> Callable[[Update], None]:
+        """What the engine's thread does with an update."""
+
+        def say(updates: list[Update]) -> None:
+            answer.send(updates)
+            if answer.batch.closed:
+                self._forget(request_id, answer.batch)
+
+        def take(update: Update) -> None:
+            ready = answer.add(update)
+            if ready and update.finished and self._engine.alone and self._outbox.idle:
+                say(ready)
+            elif ready:
+                self._outbox.put(lambda: say(ready))
+            if not update.finished and answer.batch.due():
+                self._outbox.put(answer.batch.look)
+
+        return take
 
     def _stop(self, request_id: str) -> None:
         """Cancel every running request with this id, as a later request with `stop` asks."""
@@ -87,10 +110,3 @@ class TritonPythonModel:
             alike.discard(batch)
             if not alike:
                 self._running.pop(request_id, None)
-
-    def _send_answers(self) -> None:
-        while (item := self._outbox.get()) is not None:
-            request_id, answer, update = item
-            answer.add(update)
-            if answer.batch.closed:
-                self._forget(request_id, answer.batch)

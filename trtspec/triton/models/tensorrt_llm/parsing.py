@@ -28,11 +28,13 @@ UNSUPPORTED = (
     "guided_decoding_guide_type",
     "guided_decoding_guide",
     "lookahead_window_size",
-    "embedding_bias",
     "runtime_top_p_min",
     "runtime_top_p_decay",
     "runtime_top_p_reset_ids",
 )
+
+FEW = 8
+"""New tokens of a short request."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,12 @@ class LlmJob:
     wants: Wants
     batch_size: int = field(default=1)
 
+    @property
+    def short(self) -> bool:
+        """Whether it takes few steps, as a call of a speculative loop does: drafts, or their verification."""
+        few = bool(self.request.draft_ids) or self.request.max_new_tokens <= FEW
+        return few and not self.wants.streaming
+
 
 def stop_request(inputs: Inputs) -> bool:
     """Whether this only asks to stop another request."""
@@ -71,7 +79,8 @@ def parse(request_id: str, inputs: Inputs, vocab_size: int, exclude_input: bool)
     if "input_ids" not in inputs:
         raise Refused("input_ids is missing")
     size = len(inputs.array("input_ids"))
-    return [_job(request_id, inputs.row(i), size, vocab_size, exclude_input) for i in range(size)]
+    rows = [inputs] if size == 1 else [inputs.row(i) for i in range(size)]
+    return [_job(request_id, row, size, vocab_size, exclude_input) for row in rows]
 
 
 def _job(request_id: str, row: Inputs, size: int, vocab_size: int, exclude_input: bool) -> LlmJob:
@@ -95,6 +104,7 @@ def _job(request_id: str, row: Inputs, size: int, vocab_size: int, exclude_input
         acceptance_threshold=row.real("draft_acceptance_threshold"),
         stop_words=unpack_words(row.array("stop_words_list")),
         bad_words=unpack_words(row.array("bad_words_list")),
+        embedding_bias=_flat(row.array("embedding_bias")),
         repetition_penalty=_or(row.real("repetition_penalty"), 1.0),
         presence_penalty=_or(row.real("presence_penalty"), 0.0),
         frequency_penalty=_or(row.real("frequency_penalty"), 0.0),
@@ -149,8 +159,12 @@ def _draft_logits(row: Inputs, drafts: Array | None, vocab_size: int) -> Array |
     return shaped
 
 
+def _flat(array: Array | None) -> Array | None:
+    return None if array is None else array.reshape(-1)
+
+
 def _ids(array: Array) -> tuple[int, ...]:
-    return tuple(int(i) for i in array.reshape(-1))
+    return tuple(array.reshape(-1).tolist())
 
 
 def _or(value: Any, default: float) -> float:

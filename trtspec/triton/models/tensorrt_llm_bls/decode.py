@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import Protocol
 
+from adaptive import Adaptive
 from calls import CallFailed
 from pair import Draft, Pair, Verdict
-from rounds import Rounds, agreeing
+from rounds import RoundDone, Rounds, agreeing
 from writing import Writer
 
 SPECULATIVE = "speculative"
@@ -32,6 +34,9 @@ class Host(Protocol):
     def progress(self, verdict: Verdict) -> None:
         """The target has spoken, and the writer has taken it."""
 
+    def round_done(self, done: RoundDone) -> None:
+        """A round is counted."""
+
     def warn(self, problem: str) -> None:
         """Something that the client need not know."""
 
@@ -39,19 +44,28 @@ class Host(Protocol):
 class Decoding:
     """One answer in the making. `mode` says at the end how it was made.
 
-    `at_once`: a target-only answer is one call, because an input (a grammar, say) holds for one call only.
+    `adaptive` shortens rounds by what the request has seen. `at_once`: a target-only answer is one call, because an
+    input (a grammar, say) holds for one call only.
     """
 
     def __init__(
-        self, pair: Pair, writer: Writer, rounds: Rounds, host: Host, *, max_tokens: int, stream: bool, at_once: bool
+        self,
+        pair: Pair,
+        writer: Writer,
+        rounds: Rounds,
+        host: Host,
+        *,
+        stream: bool,
+        at_once: bool,
+        adaptive: Adaptive | None = None,
     ) -> None:
         self._pair = pair
         self._writer = writer
         self._rounds = rounds
         self._host = host
-        self._max_tokens = max_tokens
         self._pieces = (FIRST_PIECE, STREAM_PIECE) if stream else (PIECE, PIECE)
         self._at_once = at_once
+        self._adaptive = adaptive
         self.mode = SPECULATIVE
 
     def run(self) -> None:
@@ -59,45 +73,44 @@ class Decoding:
         while not self._writer.finish:
             limit, reason = self._host.draft_len()
             if limit == 0:
-                self.mode = f"target-only:{reason}"
-                self._finish_alone()
+                self._finish_alone(reason)
             else:
-                self._round(limit)
+                self._round(min(limit, self._adaptive.limit()) if self._adaptive else limit)
 
     @property
     def _ids(self) -> list[int]:
         return self._pair.prompt.ids + self._writer.tokens
 
-    @property
-    def _remaining(self) -> int:
-        return self._max_tokens - len(self._writer.tokens)
-
     def _round(self, limit: int) -> None:
+        began = time.monotonic()
         # The target always adds a token of its own, so the last token is never drafted.
-        count = min(limit, self._remaining - 1)
+        count = min(limit, self._writer.room - 1)
         self._host.check()
         try:
             draft = self._pair.draft(self._ids, count) if count else Draft([])
         except CallFailed as reason:
             self._host.check()
             self._host.warn(f"the draft model failed; the target continues alone: {reason}")
-            self.mode = "target-only:draft-failed"
-            self._finish_alone()
+            self._finish_alone(reason.mode)
             return
         self._host.check()
         verdict = self._pair.verify(self._ids, draft)
         accepted = agreeing(draft.tokens, verdict.tokens)
         kept = self._writer.extend(verdict.tokens)
-        self._rounds.add(len(draft.tokens), accepted, kept)
+        done = self._rounds.add(len(draft.tokens), accepted, kept, time.monotonic() - began)
         if len(verdict.tokens) == accepted:
             # No token of its own: the target has met the end token.
             self._writer.end("end_id")
+        if self._adaptive:
+            self._adaptive.saw(done.drafted, done.accepted)
+        self._host.round_done(done)
         self._host.progress(verdict)
 
-    def _finish_alone(self) -> None:
+    def _finish_alone(self, reason: str) -> None:
+        self.mode = f"target-only:{reason}"
         count, most = self._pieces
         while not self._writer.finish:
-            asked = self._remaining if self._at_once else min(count, self._remaining)
+            asked = self._writer.left if self._at_once else min(count, self._writer.room)
             self._host.check()
             verdict = self._pair.continue_alone(self._ids, asked)
             self._writer.extend(verdict.tokens)

@@ -1,181 +1,195 @@
 """tensorrt_llm_bls: text in, text out, with speculation between a draft and a target model.
 
-One instance serves many requests: execute() reads each request completely, hands it to a pool of threads and
-returns. The loop itself is in decode.py, the counting in rounds.py, the policy in policy.py.
+One instance serves many requests: execute() reads each request completely, hands it to a thread (admission.py) and
+returns. What happens to one request is in service.py, the loop in decode.py, the counting in rounds.py, what limits
+the draft length in policy.py and guard.py.
 """
 
 from __future__ import annotations
 
 import json
-import threading
-import traceback
+import math
+import os
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import drain
 import triton_python_backend_utils as pb
-from calls import Caller, CallFailed, Spent
-from decode import Cancelled, Decoding
+from admission import Admission, Breaker, Overloaded
+from answer import House
+from calls import Call, Caller, Ended, Models, ServedModels, Spent
+from guard import Band, Guard
 from job import Job, Settings
-from pair import Pair, Verdict
+from limits import Limits
+from logs import Log
+from metrics import Metrics
 from policy import PolicyFile
-from result import Result
-from rounds import Rounds
+from service import Service, internal_error
 from vocabulary import Vocabulary
 from watch import Watch, Watched
-from wire import FINAL, Inputs, Parameters, Refused, refusal, refuse_numpy_2, response
-from writing import Limits, Writer
+from wire import FINAL, Inputs, Parameters, Refused, refusal, refuse_numpy_2
 
 HERE = Path(__file__).parent
-GONE = "the request was cancelled"
+OTHER_POLICY = "TRTSPEC_POLICY"
+"""A policy file in the place of ours: what is served must not decide what is measured to decide it."""
 # Parameters that Triton and its clients send by themselves.
 KNOWN_PARAMETERS = ("triton_", "sequence_", "priority", "timeout", "binary_data", "headers")
+SPARE_CALLS = 8
+"""Calls of a hanging draft model that may be tried after those that were in progress when it began to hang."""
+CLOSING = 5.0
+"""Seconds that finalize() waits for requests that still run; Triton calls it when none should."""
 
 
 class TritonPythonModel:
-    """The pipeline; what it does with one request is in :class:`Service`."""
+    """The pipeline. :meth:`models` is what another way of calling the models replaces."""
 
     def initialize(self, args: dict[str, str]) -> None:
-        """Read parameters, tokenizer and policy."""
+        """Read parameters, tokenizer and policy; start the threads."""
         refuse_numpy_2()
-        self.settings = Settings.of(Parameters(args))
-        self.vocabulary = Vocabulary(HERE / "tokenizer", skip_special=self.settings.skip_special_tokens)
-        self.policy = PolicyFile(HERE / "policy.json")
+        given = Parameters(args)
+        self.settings = settings = Settings.of(given)
+        self.limits = Limits.of(given)
+        self.timeout = seconds(given, "request_timeout", 0.0) or None
+        self.draft_timeout = seconds(given, "draft_timeout", 10.0)
         self.spent = Spent()
-        self.watch = Watch(self.spent)
-        self._pool = ThreadPoolExecutor(self.settings.max_concurrent_requests, thread_name_prefix="request")
-        self._lock = threading.Lock()
-        self.in_flight = 0
+        self._models = self.models(given)
+        most = settings.max_concurrent_requests
+        self.house = House(
+            settings,
+            Vocabulary(HERE / "tokenizer", skip_special=settings.skip_special_tokens),
+            _policy(Path(os.environ.get(OTHER_POLICY) or HERE / "policy.json")),
+            Guard(_band(given), self._guard_changed),
+            Breaker(most + SPARE_CALLS),
+            Watch(self.spent, self._slow, self._left, self._stuck),
+            Admission(most, given.number("max_waiting_requests", 256), lambda service: service.work()),
+            Metrics(pb, args.get("model_name", given.model), args.get("model_version", "1")),
+            Log(pb.Logger, requests=given.flag("log_requests", True), prompts=given.flag("log_prompts", False)),
+        )
+        self.house.metrics.know(self.house.policy.policy.tasks)
+        drain.follow(self.house.admission.close)
+
+    def models(self, given: Parameters) -> Models:
+        """The models behind the pipeline."""
+        served = ServedModels(self.spent)
+        if given.text("pipeline") != "fused":
+            return served
+        from fused import FusedModels  # a file of the fused layout only
+
+        return FusedModels(given, served)
 
     def execute(self, requests: list[Any]) -> None:
         """Take all requests; their answers come later."""
-        problem = self.policy.refresh()
-        if problem:
-            pb.Logger.log_warn(problem)
+        self._follow_policy()
         for request in requests:
-            sender = request.get_response_sender()
-            _warn_of_unknown_parameters(request)
-            try:
-                wanted = frozenset(request.requested_output_names())
-                job = Job.of(request.request_id(), wanted, Inputs.of(request), self.settings)
-            except Refused as reason:
-                sender.send(refusal(reason), flags=FINAL)
-                continue
-            with self._lock:
-                self.in_flight += 1
-            self._pool.submit(self._serve, job, sender)
+            self._take(request)
 
     def finalize(self) -> None:
-        """Wait for what is running."""
-        self._pool.shutdown(wait=True)
-        self.watch.close()
+        """Wait for what is running, but not for calls that never return."""
+        self.house.admission.close(CLOSING)
+        self.house.watch.close()
+        self.house.metrics.close()
+        self._models.close()
 
-    def _serve(self, job: Job, sender: Any) -> None:
+    def _take(self, request: Any) -> None:
+        """Read a request completely, for its memory is reused when execute() has returned."""
+        sender, request_id = request.get_response_sender(), request.request_id()
+        try:
+            service = self._read(request, request_id, sender)
+        except Refused as reason:
+            self.house.log.event("info", "refused", request_id, reason=str(reason))
+            self._refuse(sender, refusal(reason), "refused")
+        except Exception as error:  # nobody would answer this request, and Triton would answer others twice
+            self._refuse(sender, internal_error(self.house, request_id, error), "failed")
+        else:
+            self._admit(service)
+
+    def _read(self, request: Any, request_id: str, sender: Any) -> Service:
+        parameters = json.loads(request.parameters() or "{}")
+        self._name_unknown(request_id, parameters)
+        inputs = Inputs.of(request)
+        self.limits.check(inputs, request_id)
+        jobs = Job.all_of(request_id, frozenset(request.requested_output_names()), inputs, self.settings)
+        timeout = _asked_timeout(request.timeout(), parameters) or self.timeout
+        return Service(self.house, jobs, sender, partial(self._caller, jobs[0].request_id), timeout)
+
+    def _refuse(self, sender: Any, response: Any, finish: str) -> None:
+        self.house.metrics.request(None, "speculative", finish)
+        sender.send(response, flags=FINAL)
+
+    def _admit(self, service: Service) -> None:
+        service.watched.waiting = True
+        self.house.watch.add(service.watched)
+        try:
+            self.house.admission.submit(service)
+        except Overloaded as reason:
+            service.refuse(reason)
+        self.house.levels()
+
+    def _caller(self, request_id: str, ended: Ended) -> Caller:
         # Unique among calls in flight, because a stop request finds its call by the id.
-        watched = Watched(sender, Caller(f"{job.request_id}.{uuid.uuid4().hex[:8]}", self.spent))
-        self.watch.add(watched)
-        try:
-            last = self._answer(job, watched)
-        finally:
-            self.watch.remove(watched)
-            with self._lock:
-                self.in_flight -= 1
-        sender.send(last, flags=FINAL)
+        return Caller(f"{request_id}.{uuid.uuid4().hex[:8]}", self._models, ended)
 
-    def _answer(self, job: Job, watched: Watched) -> Any:
-        """The last response of a request, which may be an error."""
-        try:
-            return Service(self, job, watched).run()
-        except (Cancelled, Refused, CallFailed) as reason:
-            # A call that was stopped for a client that has gone fails, too.
-            return refusal(GONE, cancelled=True) if watched.cancelled else refusal(reason)
-        except Exception as error:
-            where = traceback.extract_tb(error.__traceback__)[-1]
-            pb.Logger.log_error(f"request {job.request_id}: {type(error).__name__} at {where.name}:{where.lineno}")
-            return refusal(f"internal error ({type(error).__name__}); see the server's log")
+    # What the watch asks and tells.
 
+    def _slow(self, call: Call, now: float) -> bool:
+        return call.model == self.settings.draft and now - call.began > self.draft_timeout
 
-class Service:
-    """One request from prompt to last response."""
+    def _left(self, watched: Watched) -> None:
+        if self.house.admission.withdraw(watched.owner):
+            watched.owner.turn_away()
 
-    def __init__(self, model: TritonPythonModel, job: Job, watched: Watched) -> None:
-        self._model = model
-        self._job = job
-        self._watched = watched
-        self._pair = Pair(job, model.settings, watched.caller)
-        self._writer = Writer(model.vocabulary, self._limits())
-        self._rounds = Rounds(model.settings.max_draft_len)
-        self._result = Result(job, len(self._pair.prompt.ids))
+    def _stuck(self, watched: Watched, call: Call) -> None:
+        watched.owner.go_on_without(call)
 
-    def run(self) -> Any:
-        """Write the answer; sends all but the last response, which is returned."""
-        job = self._job
-        decoding = Decoding(
-            self._pair,
-            self._writer,
-            self._rounds,
-            self,
-            max_tokens=job.max_tokens,
-            stream=job.stream,
-            at_once=bool(job.target_only),
-        )
-        decoding.run()
-        text, tokens = self._writer.piece()
-        if not job.stream:
-            text, tokens = self._whole_text(), len(self._writer.tokens)
-        total = len(self._writer.tokens)
-        return response(self._result.last(text, tokens, total, self._rounds, decoding.mode, self._writer.finish))
+    def _guard_changed(self, task: str, stopped: bool, rate: float) -> None:
+        self.house.metrics.guard(task, stopped)
+        self.house.log.event("warn", "guard", task=task, open=stopped, rate=rate)
 
-    def _limits(self) -> Limits:
-        prompt = self._pair.prompt
-        given = "end_id" in self._job.inputs
-        end_ids = frozenset({prompt.end_id} if given else {prompt.end_id, *self._model.settings.end_ids})
-        # Preprocessing lists further end ids among the stop words; here they end the answer as what they are.
-        stop_ids = tuple(word for word in prompt.stop_ids if not (len(word) == 1 and word[0] in end_ids))
-        return Limits(self._job.max_tokens, end_ids, self._job.stop_texts, stop_ids, self._job.min_tokens)
+    def _follow_policy(self) -> None:
+        problem = self.house.policy.refresh()
+        if problem is None:
+            return
+        self.house.log.event("warn" if problem else "info", "policy-reload", ok=not problem, problem=problem or None)
+        self.house.metrics.know(self.house.policy.policy.tasks)
 
-    def check(self) -> None:
-        """Give up when the client has gone."""
-        if self._watched.cancelled:
-            raise Cancelled
-
-    def draft_len(self) -> tuple[int, str]:
-        """The least of what request, policy and engine allow."""
-        settings = self._model.settings
-        policy = self._model.policy.policy.draft_len(self._job.task, self._model.in_flight)
-        limits = [
-            (self._job.draft_tokens, "requested"),
-            (policy, "policy"),
-            (settings.max_draft_len if settings.draft else 0, "no-draft-model"),
-        ]
-        return min(limits, key=lambda limit: limit[0])
-
-    def progress(self, verdict: Verdict) -> None:
-        """Send what has become certain."""
-        self._result.add(verdict)
-        if self._job.stream and not self._writer.finish:
-            text, tokens = self._writer.piece()
-            if text:
-                self._watched.sender.send(response(self._result.piece(text, tokens)))
-
-    def warn(self, problem: str) -> None:
-        """Into the server's log."""
-        pb.Logger.log_warn(f"request {self._job.request_id}: {problem}")
-
-    def _whole_text(self) -> str:
-        text = self._writer.text()
-        if self._job.exclude_input:
-            return text
-        prompt = self._pair.prompt.ids
-        if self._writer.finish == "stop_words":
-            return self._model.vocabulary.decode(prompt) + text
-        return self._model.vocabulary.decode(prompt + self._writer.tokens)
+    def _name_unknown(self, request_id: str, parameters: dict[str, Any]) -> None:
+        """/generate turns a misspelt input into a request parameter without a word; say its name in the log."""
+        unknown = sorted(name for name in parameters if name != "id" and not name.startswith(KNOWN_PARAMETERS))
+        if unknown:
+            self.house.log.event("warn", "unknown-inputs", request_id, names=unknown)
 
 
-def _warn_of_unknown_parameters(request: Any) -> None:
-    """/generate turns a misspelt input into a request parameter without a word; say its name in the log."""
-    names = json.loads(request.parameters() or "{}")
-    unknown = sorted(name for name in names if not name.startswith(KNOWN_PARAMETERS))
-    if unknown:
-        pb.Logger.log_warn(f"request {request.request_id()}: unknown inputs or parameters {', '.join(unknown)}")
+def _asked_timeout(microseconds: int, parameters: dict[str, Any]) -> float:
+    """Seconds that a request gives itself, 0 for none. Over /generate Triton 2.51 leaves it among the parameters."""
+    asked = microseconds or parameters.get("timeout", 0)
+    if isinstance(asked, bool) or not isinstance(asked, int | float) or not 0 <= asked < math.inf:
+        raise Refused("timeout is not a number of microseconds")
+    return asked / 1e6
+
+
+def seconds(given: Parameters, name: str, default: float) -> float:
+    """A parameter that is a time."""
+    return float(given.text(name, str(default)))
+
+
+def _policy(path: Path) -> PolicyFile:
+    try:
+        return PolicyFile(path)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise pb.TritonModelException(
+            f"{path.name} cannot be used: {reason}; `trtspec repo` writes a new one"
+        ) from None
+
+
+def _band(given: Parameters) -> Band | None:
+    if not given.flag("guard_enabled", False):
+        return None
+    return Band(
+        floor=seconds(given, "guard_floor", 0.5),
+        recover=seconds(given, "guard_recover", 0.6),
+        window=given.number("guard_window", 256),
+        probe_every=given.number("guard_probe_every", 32),
+    )

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,10 +32,14 @@ class Policy:
     by_concurrency: tuple[tuple[int, int], ...]
 
     def draft_len(self, task: str | None, in_flight: int) -> int:
-        """Most draft tokens per round for this task while `in_flight` requests run, this one included."""
+        """Most draft tokens per round for this task while `in_flight` requests are here, this one included."""
+        return self.decide(task, in_flight)[0]
+
+    def decide(self, task: str | None, in_flight: int) -> tuple[int, str]:
+        """The same with what decided: `policy` (the task's entry or the default) or `load` (by_concurrency)."""
         length = self.tasks.get(task, self.default) if task is not None else self.default
         reached = [limit for requests, limit in self.by_concurrency if in_flight >= requests]
-        return min(length, reached[-1]) if reached else length
+        return (reached[-1], "load") if reached and reached[-1] < length else (length, "policy")
 
 
 def parse_policy(document: Any) -> Policy:
@@ -78,29 +83,44 @@ def _count(value: Any, where: str) -> int:
 
 
 class PolicyFile:
-    """A policy that follows its file. A change that cannot be read leaves the last good policy in force."""
+    """A policy that follows its file. What cannot be read leaves the last good policy in force.
+
+    Write the file beside and rename it. One that is read half-written is read again as soon as it changes, and once
+    more at the next request, because its last change may carry the same time and size.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp = self._stat()
-        self.policy = self._read()
+        self._lock = threading.Lock()
+        self._stamp: tuple[int, ...] | None = None
+        self._problem = ""
+        self._read()
 
     def refresh(self) -> str | None:
-        """Read the file again if it has changed; says what is wrong with it, once per change."""
-        try:
-            stamp = self._stat()
-            if stamp == self._stamp:
-                return None
-            self._stamp = stamp
-            self.policy = self._read()
-        except (OSError, ValueError) as error:
-            self._stamp = None if isinstance(error, OSError) else self._stamp
-            return f"{self._path.name} keeps its last good content: {error}"
-        return None
+        """Read the file again if it has changed: None if not, else what is wrong with it (empty: nothing)."""
+        with self._lock:
+            try:
+                stamp = self._stat()
+                if stamp == self._stamp and not self._problem:
+                    return None
+                self._read()
+            except (OSError, ValueError, RecursionError) as error:
+                return self._failed(error)
+            self._problem = ""
+            return ""
 
-    def _stat(self) -> tuple[int, int, int] | None:
+    def _failed(self, error: Exception) -> str | None:
+        """Said once for each problem."""
+        reason = error.strerror if isinstance(error, OSError) else str(error) or type(error).__name__
+        said, self._problem = self._problem, f"{self._path.name} keeps its last good content: {reason}"
+        return None if said == self._problem else self._problem
+
+    def _stat(self) -> tuple[int, ...]:
         stat = self._path.stat()
         return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
-    def _read(self) -> Policy:
-        return parse_policy(json.loads(self._path.read_text(encoding="utf-8")))
+    def _read(self) -> None:
+        # The time of before: what changes while we read is read again.
+        stamp = self._stat()
+        self.policy = parse_policy(json.loads(self._path.read_text(encoding="utf-8")))
+        self._stamp = stamp

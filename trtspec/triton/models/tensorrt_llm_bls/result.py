@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 from job import Job
 from pair import Verdict
 from rounds import Rounds
-from wire import Array, strings
+from wire import Array, Refused, strings
 
 _SUMMED = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks")
 _EARLIEST = ("first_scheduled_time_ns", "first_token_time_ns")
+_LAST = "last_token_time_ns"
+_SCORES = ("cum_log_probs", "output_log_probs", "context_logits", "generation_logits")
 
 
 class Result:
@@ -22,41 +26,34 @@ class Result:
         self._logits: list[Array] = []
         self._context_logits: Array | None = None
         self._sums = dict.fromkeys(_SUMMED, 0)
-        self._times = {"arrival_time_ns": job.arrival_ns, **dict.fromkeys((*_EARLIEST, "last_token_time_ns"), 0)}
+        self._times = {"arrival_time_ns": job.arrival_ns, **dict.fromkeys((*_EARLIEST, _LAST), 0)}
 
     def add(self, verdict: Verdict) -> None:
         """Take what a target call returned beside its tokens."""
         extras = verdict.extras
         if "output_log_probs" in extras:
-            self._log_probs.append(extras["output_log_probs"].reshape(-1))
+            self._log_probs.append(_rows(extras["output_log_probs"].reshape(-1), verdict.own, "log probs"))
         if "generation_logits" in extras:
-            self._logits.append(extras["generation_logits"].reshape(-1, extras["generation_logits"].shape[-1]))
+            rows = extras["generation_logits"].reshape(-1, extras["generation_logits"].shape[-1])
+            self._logits.append(_rows(rows, verdict.own, "rows of logits"))
         self._context_logits = extras.get("context_logits", self._context_logits)
-        for name in _SUMMED:
-            self._sums[name] += int(extras[name].flat[0]) if name in extras else 0
-        for name in _EARLIEST:
-            self._times[name] = self._times[name] or (int(extras[name].flat[0]) if name in extras else 0)
-        if "last_token_time_ns" in extras:
-            self._times["last_token_time_ns"] = int(extras["last_token_time_ns"].flat[0])
+        self._take_figures(extras)
 
     def piece(self, text: str, tokens: int) -> dict[str, Array]:
         """A part of a stream; `tokens` is how many this part completes."""
-        out = {"text_output": strings(text)}
+        return self._asked_for(self._counted([text], tokens))
+
+    def _counted(self, texts: list[str], tokens: int) -> dict[str, Array]:
+        out = {"text_output": strings(*texts), **{name: _int32(i) for name, i in self._job.places.items()}}
         if self._job.inputs.flag("return_num_input_tokens"):
             out["num_input_tokens"] = _int32(self._prompt_tokens)
         if self._job.inputs.flag("return_num_output_tokens"):
             out["num_output_tokens"] = _int32(tokens)
-        return self._asked_for(out)
+        return out
 
     def last(self, text: str, tokens: int, total: int, rounds: Rounds, mode: str, finish: str) -> dict[str, Array]:
         """The last or only response; `total` is the number of tokens of the whole answer."""
-        out = self.piece(text, tokens) | {
-            "spec_rounds": _int32(rounds.total),
-            "spec_tested": _int32(rounds.tested),
-            "spec_histogram": rounds.histogram[None],
-            "spec_mode": strings(mode).reshape(1, 1),
-            "finish_reason": strings(finish).reshape(1, 1),
-        }
+        out = self._counted([text], tokens) | self._accounts(rounds, mode, finish)
         if self._log_probs:
             log_probs = np.concatenate(self._log_probs)[:total].astype(np.float32)
             out["output_log_probs"] = log_probs.reshape(1, 1, -1)
@@ -66,9 +63,34 @@ class Result:
             out["generation_logits"] = logits.reshape(1, 1, *logits.shape)
         if self._context_logits is not None:
             out["context_logits"] = self._context_logits
-        if self._job.inputs.flag("return_perf_metrics"):
-            out |= self._perf(rounds)
         return self._asked_for(out)
+
+    def beams(
+        self, texts: list[str], tokens: int, found: dict[str, Array], rounds: Rounds, mode: str
+    ) -> dict[str, Array]:
+        """The only response of a beam search: the texts of all beams, and the target's figures as they came."""
+        self._take_figures(found)
+        scores = {name: array for name, array in found.items() if name in _SCORES}
+        return self._asked_for(self._counted(texts, tokens) | self._accounts(rounds, mode, "length") | scores)
+
+    def _take_figures(self, extras: dict[str, Array]) -> None:
+        for name in _SUMMED:
+            self._sums[name] += int(extras[name].flat[0]) if name in extras else 0
+        # Versions whose models keep no time: the moment when their answer was here.
+        now = time.monotonic_ns()
+        for name in _EARLIEST:
+            self._times[name] = self._times[name] or (int(extras[name].flat[0]) if name in extras else now)
+        self._times[_LAST] = int(extras[_LAST].flat[0]) if _LAST in extras else now
+
+    def _accounts(self, rounds: Rounds, mode: str, finish: str) -> dict[str, Array]:
+        return {
+            "spec_rounds": _int32(rounds.total),
+            "spec_tested": _int32(rounds.tested),
+            "spec_histogram": rounds.histogram[None],
+            "spec_mode": strings(mode).reshape(1, 1),
+            "finish_reason": strings(finish).reshape(1, 1),
+            **(self._perf(rounds) if self._job.inputs.flag("return_perf_metrics") else {}),
+        }
 
     def _perf(self, rounds: Rounds) -> dict[str, Array]:
         return {
@@ -86,3 +108,10 @@ class Result:
 
 def _int32(value: int) -> Array:
     return np.array([[value]], dtype=np.int32)
+
+
+def _rows(array: Array, tokens: int, what: str) -> Array:
+    """Those of a call's tokens. TensorRT-LLM returns a row for each draft token, accepted or not."""
+    if len(array) < tokens:
+        raise Refused(f"the target gave {len(array)} {what} for {tokens} tokens; send num_draft_tokens 0")
+    return array[:tokens]

@@ -9,6 +9,7 @@ was rejected. An uncut round emits one token more than it accepted, the target's
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,6 +26,19 @@ def agreeing(drafts: Sequence[int], tokens: Sequence[int]) -> int:
     return count
 
 
+@dataclass(frozen=True)
+class RoundDone:
+    """One round as it counts: a cut one tested and emitted what it kept."""
+
+    drafted: int
+    tested: int
+    accepted: int
+    emitted: int
+    """Accepted tokens and the target's own one, which may be an end token."""
+    seconds: float
+    """Of the draft call and the verify call together."""
+
+
 class Rounds:
     """Counters of one request."""
 
@@ -32,14 +46,15 @@ class Rounds:
         size = max_draft_len + 1
         self.histogram = np.zeros((2, size, size), dtype=np.int32)
 
-    def add(self, drafted: int, accepted: int, kept: int) -> None:
+    def add(self, drafted: int, accepted: int, kept: int, seconds: float = 0.0) -> RoundDone:
         """One round: `kept` of its tokens (accepted ones and the target's own) stay in the answer."""
         if not 0 <= accepted <= drafted or kept < 0:
             raise ValueError(f"a round with {drafted} drafted, {accepted} accepted and {kept} kept tokens")
         if kept < accepted:
             self.histogram[CUT, drafted, kept] += 1
-        else:
-            self.histogram[UNCUT, drafted, accepted] += 1
+            return RoundDone(drafted, kept, kept, kept, seconds)
+        self.histogram[UNCUT, drafted, accepted] += 1
+        return RoundDone(drafted, min(accepted + 1, drafted), accepted, accepted + 1, seconds)
 
     @property
     def total(self) -> int:

@@ -35,6 +35,17 @@ class Writer:
         self.tokens: list[int] = []
         self.finish = ""
 
+    @property
+    def left(self) -> int:
+        """Tokens that the answer may still have."""
+        return self._limits.max_tokens - len(self.tokens)
+
+    @property
+    def room(self) -> int:
+        """Tokens that one call of a model may bring: none beyond min_tokens while below, where other rules hold."""
+        missing = self._limits.min_tokens - len(self.tokens)
+        return min(missing, self.left) if missing > 0 else self.left
+
     def extend(self, tokens: Sequence[int]) -> int:
         """Add tokens up to the end of the answer; returns how many of these stay in it."""
         before = len(self.tokens)
