@@ -21,6 +21,7 @@ class Started:
     environment: Mapping[str, str] | None
     grace: float = 0.0
     remove: tuple[str, ...] = ()
+    private: bool = False
 
 
 @dataclass
@@ -39,7 +40,7 @@ class FakeProcess:
             raise TimeoutError
         return self.code
 
-    def stop(self) -> int:
+    def stop(self, grace: float | None = None) -> int:
         self.stops += 1
         self.code = 0 if self.code is None else self.code
         return self.code
@@ -81,10 +82,11 @@ class FakeRunner:
         remove: Sequence[str] = (),
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        private: bool = False,
     ) -> FakeProcess:
         code, text = self.outcomes[min(len(self.started), len(self.outcomes) - 1)]
         words = [str(word) for word in command]
-        self.started.append(Started(words, log, cwd, environment, grace, tuple(remove)))
+        self.started.append(Started(words, log, cwd, environment, grace, tuple(remove), private))
         with log.open("a", encoding="utf-8") as sink:
             sink.write(f"$ {' '.join(words)}\n{text}\n")
         self.processes.append(FakeProcess(code))

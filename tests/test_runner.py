@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import threading
@@ -50,6 +51,29 @@ def test_arguments_are_never_read_by_a_shell(runner: SubprocessRunner, log: Path
 def test_environment_and_folder_are_the_given_ones(runner: SubprocessRunner, log: Path, tmp_path: Path) -> None:
     runner.run(["/bin/sh", "-c", "pwd; echo $COLOUR"], log=log, cwd=tmp_path, environment={"COLOUR": "green"})
     assert log.read_text().splitlines()[1:] == [str(tmp_path), "green"]
+
+
+@pytest.mark.parametrize(("private", "mode"), [(True, 0o600), (False, 0o644)])
+def test_a_private_program_shares_nothing(
+    runner: SubprocessRunner, log: Path, tmp_path: Path, private: bool, mode: int
+) -> None:
+    before = os.umask(0o022)
+    try:
+        says = f"touch {tmp_path}/made; ulimit -c; ulimit -s; ulimit -Hc"
+        assert runner.start(["sh", "-c", says], log=log, private=private).wait(30) == 0
+    finally:
+        os.umask(before)
+    assert (tmp_path / "made").stat().st_mode & 0o777 == mode
+    assert log.stat().st_mode & 0o777 == mode
+    core, stack, hard = log.read_text().splitlines()[1:]
+    if private:
+        assert (core, stack) == ("0", "65536")
+    assert hard == str(_hard_limit())  # who wants a core dump can still ask for one
+
+
+def _hard_limit() -> int | str:
+    most = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    return "unlimited" if most == resource.RLIM_INFINITY else most // 1024
 
 
 def test_a_second_run_is_appended_and_its_failure_shows_only_its_own_tail(runner: SubprocessRunner, log: Path) -> None:
@@ -115,6 +139,12 @@ def test_stop_kills_after_the_grace_period(runner: SubprocessRunner, log: Path) 
     assert process.stop() == -signal.SIGKILL
     assert 0.3 <= time.monotonic() - began < 5.0
     assert not alive(process.pid)
+
+
+def test_the_grace_period_may_be_another_when_the_time_comes(runner: SubprocessRunner, log: Path) -> None:
+    process = runner.start(["sh", "-c", "trap '' TERM; echo on; while :; do sleep 0.05; done"], log=log, grace=3000.0)
+    assert eventually(lambda: "on" in tail(log))
+    assert process.stop(0.3) == -signal.SIGKILL
 
 
 def test_kill_does_not_wait(runner: SubprocessRunner, log: Path) -> None:

@@ -48,8 +48,11 @@ class Process(Protocol):
     def wait(self, timeout: float | None = None) -> int:
         """Return code once it and all its descendants are gone; TimeoutError after `timeout` seconds."""
 
-    def stop(self) -> int:
-        """SIGTERM, the grace period, SIGKILL for all of the group; returns the return code. May be repeated."""
+    def stop(self, grace: float | None = None) -> int:
+        """SIGTERM, the grace period (seconds; that of the start), SIGKILL for all of the group; the return code.
+
+        May be repeated.
+        """
 
     def kill(self) -> int:
         """SIGKILL for all of the group now; returns the return code. May be repeated."""
@@ -79,8 +82,12 @@ class Runner(Protocol):
         remove: Sequence[str] = (),
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        private: bool = False,
     ) -> Process:
-        """Start and return; `remove` are glob patterns deleted when the program is gone. MissingError if absent."""
+        """Start and return; `remove` are glob patterns deleted when the program is gone. MissingError if absent.
+
+        `private`: what the program writes, its log included, is for this user alone, and it dumps no core.
+        """
 
 
 class SubprocessRunner:
@@ -121,11 +128,14 @@ class SubprocessRunner:
         remove: Sequence[str] = (),
         cwd: Path | None = None,
         environment: Mapping[str, str] | None = None,
+        private: bool = False,
     ) -> SupervisedProcess:
         """See :meth:`Runner.start`."""
         words = [str(word) for word in command]
-        spec = json.dumps({"command": words, "grace": grace, "remove": list(remove)})
+        spec = json.dumps({"command": words, "grace": grace, "remove": list(remove), "private": private})
         log.parent.mkdir(parents=True, exist_ok=True)
+        if private:
+            log.touch(mode=0o600)
         with log.open("ab") as sink:
             sink.write(f"$ {shlex.join(words)}\n".encode())
             sink.flush()
@@ -184,9 +194,10 @@ class SupervisedProcess:
             self._code = self._ending()
         return self._code
 
-    def stop(self) -> int:
+    def stop(self, grace: float | None = None) -> int:
         """See :class:`Process`."""
-        return self._end(b"stop\n", self._grace + supervisor.KILL_TIMEOUT)
+        seconds = self._grace if grace is None else grace
+        return self._end(f"stop {seconds}\n".encode(), seconds + supervisor.KILL_TIMEOUT)
 
     def kill(self) -> int:
         """See :class:`Process`."""

@@ -2,10 +2,11 @@
 
 Run as ``python -I -S supervisor.py SPEC``, with only the standard library and no import of trtspec. SPEC is JSON:
 ``command`` (argument list), ``grace`` (seconds between SIGTERM and SIGKILL), ``remove`` (glob patterns of what the
-program may leave behind). Output of the program goes to stderr, a log file chosen by the parent. Stdin is the
-lifeline: a line ``stop`` ends the program politely, a line ``kill`` ends it now, and end of file means that the
-parent is gone, however it went, so the program is killed at once. Stdout tells the parent, one line each:
-``started PID`` or ``failed REASON``, and ``ended RETURNCODE`` (negative: the signal) once everything is cleaned up.
+program may leave behind), ``private`` (the program's files and memory are nobody else's business). Output of the
+program goes to stderr, a log file chosen by the parent. Stdin is the lifeline: a line ``stop`` ends the program
+politely (``stop SECONDS`` with another grace), a line ``kill`` ends it now, and end of file means that the parent is
+gone, however it went, so the program is killed at once. Stdout tells the parent, one line each: ``started PID`` or
+``failed REASON``, and ``ended RETURNCODE`` (negative: the signal) once everything is cleaned up.
 
 The program leads a session of its own and the supervisor is the reaper of its descendants, so that even those
 that left the process group are found. Should the supervisor itself be killed, the kernel kills the program.
@@ -18,6 +19,7 @@ import ctypes
 import glob
 import json
 import os
+import resource
 import select
 import shutil
 import signal
@@ -30,6 +32,8 @@ PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 TICK = 0.1
 KILL_TIMEOUT = 10.0
+STACK = 64 << 20
+"""Bytes; NVIDIA's own advice for containers with Triton (`--ulimit stack=67108864`)."""
 LOST = -int(signal.SIGKILL)
 
 
@@ -41,7 +45,7 @@ def main(spec_text: str) -> int:
         # Not SIG_IGN, which the program would inherit.
         signal.signal(number, _on_signal)
     try:
-        program = _start(spec["command"])
+        program = _start(spec["command"], spec.get("private", False))
     except OSError as error:
         remove(spec["remove"])
         _tell(f"failed {error.strerror or error}")
@@ -76,7 +80,7 @@ def _prctl(option: int, value: int) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
 
 
-def _start(command: list[str]) -> subprocess.Popen[bytes]:
+def _start(command: list[str], private: bool = False) -> subprocess.Popen[bytes]:
     """Start the program. The caller keeps the object: on deletion it would take the return code from `_reap`."""
     parent = os.getpid()
 
@@ -84,10 +88,25 @@ def _start(command: list[str]) -> subprocess.Popen[bytes]:
         _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
             os._exit(1)
+        if private:
+            _keep_private()
 
     return subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=2, stderr=2, start_new_session=True, preexec_fn=die_with_parent
     )
+
+
+def _keep_private() -> None:
+    """Files and shared memory for this user alone, and no core dump: what a server handles is in all of them.
+
+    And room on its threads' stacks: Triton up to 25.06 puts a request's HTTP body on one, and 4 MB of it are its end.
+    """
+    os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    now, most = resource.getrlimit(resource.RLIMIT_STACK)
+    # Without a limit the C library gives a thread 2 MiB.
+    if now == resource.RLIM_INFINITY or now < STACK:
+        resource.setrlimit(resource.RLIMIT_STACK, (STACK if most == resource.RLIM_INFINITY else min(STACK, most), most))
 
 
 def _tell(line: str) -> None:
@@ -104,6 +123,8 @@ def _watch(pid: int, grace: float) -> int:
             return ended
         heard, _, _ = select.select(lifeline, [], [], TICK)
         word = os.read(0, 64) if heard else b""
+        if word.startswith(b"stop "):
+            grace = float(word.split()[1])
         orphaned = os.getppid() != parent or (bool(heard) and not word)
         if orphaned or b"kill" in word or time.monotonic() > deadline:
             lifeline, deadline = [], float("inf")

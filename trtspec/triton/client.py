@@ -1,20 +1,19 @@
-"""Ask the generated models: text with or without speculation, and the few calls that explain a difference."""
+"""Ask the generated models over gRPC: text with or without speculation, and the few calls that explain a difference."""
 
 from __future__ import annotations
 
 import functools
 import time
 import uuid
-from types import TracebackType
 
 import numpy as np
 
 from trtspec.errors import ServingError
-from trtspec.triton.connection import Connection, Exchange
+from trtspec.triton.answer import TARGET_ONLY, TIMEOUT, PairClient, Retry
+from trtspec.triton.connection import Connection, Exchange, ModelInfo
 from trtspec.triton.generation import Array, GenerateRequest, Generation
 from trtspec.triton.payload import (
     SPECULATIVE,
-    Collected,
     flag,
     need,
     number,
@@ -24,22 +23,22 @@ from trtspec.triton.payload import (
     token_ids,
 )
 
-__all__ = ["SPECULATIVE", "TARGET_ONLY", "GenerateRequest", "Generation", "TritonClient"]
+__all__ = ["SPECULATIVE", "TARGET_ONLY", "GenerateRequest", "Generation", "Retry", "TritonClient"]
 
-TARGET_ONLY = "ensemble"
 TARGET = "tensorrt_llm"
-TIMEOUT = 120.0
+ANY_PROMPT = "a"
+"""Asked only for the end id: an empty one has no tokens where the tokenizer adds none of its own."""
 
 
-class TritonClient:
+class TritonClient(PairClient):
     """A client for one server, over gRPC; any number of threads may share it.
 
     Every failure is a ServingError. `timeout` (seconds) is for the calls that do not state their own.
     """
 
-    def __init__(self, grpc_url: str, timeout: float = TIMEOUT) -> None:
+    def __init__(self, grpc_url: str, timeout: float = TIMEOUT, retry: Retry | None = None) -> None:
+        super().__init__(timeout, retry)
         self._connection = Connection(grpc_url)
-        self._timeout = timeout
         self._model = functools.lru_cache(maxsize=None)(self._connection.model)
         self._end_id = functools.lru_cache(maxsize=1)(self._ask_end_id)
 
@@ -51,26 +50,9 @@ class TritonClient:
         """State of every model, by name."""
         return self._connection.models()
 
-    def generate(self, model: str, request: GenerateRequest) -> Generation:
-        """Answer one request with `ensemble` (target only) or `tensorrt_llm_bls`."""
-        tensors = request_tensors(self._model(model), request)
-        began = time.perf_counter()
-        collected = Collected()
-        with self._connection.exchange(model, tensors, request.request_id, request.timeout) as exchange:
-            for response in exchange:
-                collected.add(response, time.perf_counter() - began)
-        seconds = time.perf_counter() - began
-        # Asked after the clock has stopped, and only where the model's TensorRT-LLM version does not count.
-        counted = len(self.tokens(request.prompt)) if self._counts_not(model) else None
-        return collected.generation(model, request, seconds, counted)
-
-    def _counts_not(self, model: str) -> bool:
-        return model == TARGET_ONLY and "num_input_tokens" not in self._model(model).outputs
-
     def open(self, model: str, request: GenerateRequest) -> Exchange:
         """The raw responses of one request as they come, for callers that may cancel: iterate, or `.cancel()`."""
-        tensors = request_tensors(self._model(model), request)
-        return self._connection.exchange(model, tensors, request.request_id, request.timeout)
+        return self._send(model, request_tensors(self._model(model), request), request)
 
     def next_logits(self, input_ids: tuple[int, ...]) -> Array:
         """float32 [vocab]: the target's logits for the token after `input_ids`."""
@@ -92,6 +74,22 @@ class TritonClient:
         length = int(need(answer, TARGET, "sequence_length").flat[0])
         return token_ids(need(answer, TARGET, "output_ids"), length)
 
+    def timed(self, model: str, ids: tuple[int, ...], new_tokens: int, drafts: tuple[int, ...] = ()) -> float:
+        """Seconds of one greedy call of an engine that does not end before `new_tokens`; it verifies `drafts`."""
+        tensors = {
+            "input_ids": np.array([ids], dtype=np.int32),
+            "input_lengths": number(len(ids)),
+            "request_output_len": number(new_tokens),
+            "runtime_top_k": number(1),
+            "streaming": flag(False),
+            "exclude_input_in_output": flag(True),
+        }
+        if drafts:
+            tensors["draft_input_ids"] = np.array([drafts], dtype=np.int32)
+        began = time.perf_counter()
+        self._once(model, tensors)
+        return time.perf_counter() - began
+
     def decode(self, ids: tuple[int, ...]) -> str:
         """Text of token ids."""
         tensors = {
@@ -108,10 +106,15 @@ class TritonClient:
     def __enter__(self) -> TritonClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+    def _await_listener(self) -> None:
+        if self._retry.connecting:
+            self._connection.await_listener(self._retry.connecting)
+
+    def _model_info(self, model: str) -> ModelInfo:
+        return self._model(model)
+
+    def _send(self, model: str, tensors: dict[str, Array], request: GenerateRequest) -> Exchange:
+        return self._connection.exchange(model, tensors, request.request_id, request.timeout)
 
     def _target(self, input_ids: tuple[int, ...], new_tokens: int, **more: Array) -> dict[str, Array]:
         """One greedy answer of the target. Without `end_id` it does not stop at the end token."""
@@ -128,7 +131,7 @@ class TritonClient:
         return self._once("preprocessing", {"QUERY": strings([prompt]), "REQUEST_OUTPUT_LEN": number(1)})
 
     def _ask_end_id(self) -> int:
-        return int(need(self._preprocess(""), "preprocessing", "OUT_END_ID").flat[0])
+        return int(need(self._preprocess(ANY_PROMPT), "preprocessing", "OUT_END_ID").flat[0])
 
     def _once(self, model: str, tensors: dict[str, Array]) -> dict[str, Array]:
         """The only response of a model that answers once."""

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from trtspec.errors import ServingError
+from trtspec.triton.failures import Kind, RequestError, told, too_late, unreachable
 from trtspec.triton.serverlog import first_sentence
 
 Tensors = Mapping[str, np.ndarray[Any, Any]]
@@ -67,20 +68,36 @@ class Connection:
         return {model.name: model.state or "UNAVAILABLE" for model in index.models}
 
     def model(self, name: str) -> ModelInfo:
-        """Declared tensors of a model; ServingError naming the known ones if there is no such model."""
+        """Declared tensors of a model; RequestError naming the known ones if there is no such model."""
         from tritonclient.grpc import service_pb2
 
         states = self.models()
         if states.get(name) != "READY":
             known = ", ".join(sorted(n for n, state in states.items() if state == "READY")) or "none"
             what = f"model {name} is {states[name]}" if name in states else f"the server has no model {name}"
-            raise ServingError(what, where=self.url, expected=f"one of {known}")
+            kind: Kind = "failed" if name in states else "refused"
+            raise RequestError(what, kind, where=self.url, expected=f"one of {known}")
         metadata = self._ask(self._stub.ModelMetadata, service_pb2.ModelMetadataRequest(name=name))
         return ModelInfo(name, frozenset(t.name for t in metadata.inputs), frozenset(t.name for t in metadata.outputs))
 
+    def await_listener(self, patience: float) -> None:
+        """Wait until somebody listens; nothing is sent, so this is safe to repeat. RequestError when nobody does."""
+        import grpc
+
+        try:
+            grpc.channel_ready_future(self._channel).result(patience)
+        except grpc.FutureTimeoutError:
+            raise unreachable(self.url, f"nobody listened for {patience:g} s") from None
+
     def exchange(self, model: str, tensors: Tensors, request_id: str, timeout: float | None) -> Exchange:
-        """Send one request; iterate over the result. `timeout` is seconds for the whole of it."""
+        """Send one request; iterate over the result. `timeout` is seconds for the whole of it, told to the server too.
+
+        Never repeated: once it is sent, only its sender knows whether it may be asked again.
+        """
         request = encode(model, tensors, request_id)
+        if timeout is not None:
+            # For a server that the cancellation never reaches.
+            request.parameters["timeout"].int64_param = max(1, int(timeout * 1e6))
         call = self._stub.ModelStreamInfer(iter([request]), timeout=timeout)
         exchange = Exchange(self, call, model, timeout)
         with self._lock:
@@ -125,7 +142,7 @@ class Exchange:
         try:
             for answer in self._call:
                 if answer.error_message:
-                    raise _model_error(self._model, answer.error_message)
+                    raise told(answer.error_message, f"model {self._model}")
                 response = answer.infer_response
                 finished = finished or response.parameters["triton_final_response"].bool_param
                 if response.outputs:
@@ -135,7 +152,7 @@ class Exchange:
         finally:
             self.cancel()
         if not finished:
-            raise ServingError("the stream ended without a final response", where=f"model {self._model}")
+            raise RequestError("the stream ended without a final response", where=f"model {self._model}")
 
     def cancel(self) -> None:
         """Give the request up: the model is told, and iteration elsewhere ends with a ServingError."""
@@ -173,22 +190,16 @@ def decode(response: Any) -> dict[str, np.ndarray[Any, Any]]:
     return {output.name: result.as_numpy(output.name) for output in response.outputs}
 
 
-def _model_error(model: str, message: str) -> ServingError:
-    """What a model or Triton said of one request; a dead Python process stays dead."""
-    dead = "Stub process" in message and "not healthy" in message
-    fix = "its process has died: read the server's log and start the server again" if dead else None
-    return ServingError(first_sentence(message), where=f"model {model}", fix=fix)
-
-
-def explain(error: Any, where: str, timeout: float | None) -> ServingError:
-    """One ServingError for a gRPC failure."""
+def explain(error: Any, where: str, timeout: float | None) -> RequestError:
+    """One error for a gRPC failure."""
     import grpc
 
-    code = error.code()
+    code, details = error.code(), first_sentence(error.details() or "")
     if code == grpc.StatusCode.DEADLINE_EXCEEDED:
-        return ServingError("no answer in time", where=where, found=None if timeout is None else f"{timeout:g} s")
+        return too_late(where, timeout)
     if code == grpc.StatusCode.UNAVAILABLE:
-        return ServingError("the server cannot be reached", where=where, found=first_sentence(error.details() or ""))
+        full = told(details, where)
+        return full if full.kind == "overloaded" else unreachable(where, details)
     if code == grpc.StatusCode.CANCELLED:
-        return ServingError("the request was cancelled", where=where)
-    return ServingError(first_sentence(error.details() or code.name), where=where)
+        return RequestError("the request was cancelled", "cancelled", where=where)
+    return told(details or code.name, where)

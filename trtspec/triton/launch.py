@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trtspec.errors import ConfigError
+from trtspec.triton import access
 from trtspec.triton.devices import Devices
 
 SERVER = "/opt/tritonserver/bin/tritonserver"
@@ -21,16 +22,32 @@ LLM_MODELS = ("tensorrt_llm", "tensorrt_llm_draft")
 SCRIPT, RECORD, README = "launch.sh", "launch.json", "README.md"
 REPOSITORY = "$here"
 """Stands for the repository's folder in the script."""
+CLOSED = "$closed"
+"""Stands for a value made when the script runs."""
+_EVERY_SH_HAS_IT = "# shellcheck disable=SC3045"
+_LIMITS = ("umask 077", _EVERY_SH_HAS_IT, "ulimit -c 0", _EVERY_SH_HAS_IT, "ulimit -s 65536 || true")
+
+
+POOL = 32
+"""Threads that the Python backend gives each model by default, for its calls of other models and its responses."""
+
+
+def pool(concurrent: int) -> int:
+    """Threads for a BLS that works on so many requests: each may have a call, and leave one behind that hangs."""
+    return max(POOL, 2 * concurrent + 16)
 
 
 @dataclass(frozen=True)
 class Ports:
-    """Where the server listens."""
+    """Where the server listens, and the threads of each of its Python models."""
 
     host: str
     http: int
     grpc: int
     metrics: int
+    threads: int = POOL
+    more: tuple[str, ...] = ()
+    """Further arguments for tritonserver."""
 
 
 def environment(devices: Devices) -> dict[str, str]:
@@ -58,38 +75,77 @@ def _options(devices: Devices, rank: int) -> list[str]:
     return ["--pinned-memory-pool-byte-size=0", "--enable-peer-access=false", *pools]
 
 
-def planned_command(devices: Devices, repository: str, ports: Ports, program: str = SERVER) -> tuple[str, ...]:
-    """The argument list for a repository folder."""
+def planned_command(devices: Devices, repository: str, ports: Ports, closed: str | None = None) -> tuple[str, ...]:
+    """The argument list for a repository folder. `closed` is what nobody can guess (see :mod:`access`)."""
+    more = ports.more if closed is None else access.options(ports.more, closed)
 
     def server(rank: int) -> list[str]:
         return [
-            program,
+            SERVER,
             f"--model-repository={repository}",
             "--disable-auto-complete-config",
             f"--backend-config=python,shm-region-prefix-name=prefix{rank}_",
+            f"--backend-config=python,thread-pool-size={ports.threads}",
             f"--http-address={ports.host}",
             f"--http-port={ports.http}",
             f"--grpc-address={ports.host}",
             f"--grpc-port={ports.grpc}",
             f"--metrics-address={ports.host}",
             f"--metrics-port={ports.metrics}",
+            *more,
         ]
 
     return command(devices, server)
 
 
+_DRAIN = """\
+# From SIGTERM on, tritonserver's models cannot call each other: the pipeline must be empty before (docs/serving.md).
+TRTSPEC_DRAIN_DIR=${TRTSPEC_DRAIN_DIR:-$(mktemp -d)}
+export TRTSPEC_DRAIN_DIR
+stop() {
+    : >"$TRTSPEC_DRAIN_DIR/drain"
+    left=${TRTSPEC_DRAIN_SECONDS:-20}
+    for serving in "$TRTSPEC_DRAIN_DIR"/serving.*; do
+        while [ "$left" -gt 0 ] && [ -e "$serving" ] && [ ! -e "$TRTSPEC_DRAIN_DIR/drained.${serving##*.}" ]; do
+            sleep 1
+            left=$((left - 1))
+        done
+    done
+    kill -TERM "$server" 2>/dev/null || true
+}
+"""
+_WAIT = """\
+server=$!
+trap stop TERM INT
+status=0
+wait "$server" || status=$?
+# A signal ends the wait, not the server.
+while kill -0 "$server" 2>/dev/null; do
+    status=0
+    wait "$server" || status=$?
+done
+exit "$status"
+"""
+
+
 def script(devices: Devices, ports: Ports) -> str:
     """launch.sh: the same line from wherever the repository lies; further arguments go to the first server's end."""
     lines = ["#!/bin/sh", "# Written by trtspec.", "set -eu", 'here=$(CDPATH="" cd -- "$(dirname -- "$0")" && pwd)']
-    lines += [f"export {name}={value}" for name, value in environment(devices).items()]
-    return "\n".join([*lines, f"exec {shell(planned_command(devices, REPOSITORY, ports))}"]) + "\n"
+    lines += preamble(devices)
+    return "\n".join([*lines, _DRAIN + f"{shell(planned_command(devices, REPOSITORY, ports, CLOSED))} &", _WAIT])
+
+
+def preamble(devices: Devices) -> list[str]:
+    """Lines before the command: files and shared memory for this user alone, no core dumps, larger stacks."""
+    exports = [f"export {name}={value}" for name, value in environment(devices).items()]
+    return [*exports, *_LIMITS, r"closed=$(od -An -tx1 -N16 /dev/urandom | tr -d ' \n')"]
 
 
 def shell(words: Sequence[str]) -> str:
-    """One command over several lines, an option each; `$here` stays a variable."""
+    """One command over several lines, an option each; `$here` and `$closed` stay variables."""
     text = ""
     for word in words:
-        quoted = f'"{word}"' if REPOSITORY in word else shlex.quote(word)
+        quoted = f'"{word}"' if REPOSITORY in word or CLOSED in word else shlex.quote(word)
         text += (" \\\n    " if word.startswith("--") or word == ":" else " ") + quoted
     return text.strip()
 

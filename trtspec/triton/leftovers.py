@@ -1,12 +1,14 @@
 """Names for what a server leaves on the machine, made so that another trtspec can tell whose they are.
 
-A name holds the process id of the trtspec that owns it and the id space that number belongs to (containers may
-share /dev/shm). What belongs to a process of this space that no longer lives is swept at the next start.
+A name holds the process id of the trtspec that owns it and the id space that number belongs to: containers may share
+/dev/shm, and machines a temporary folder. What belongs to a process of this space that no longer lives is swept at the
+next start; of other spaces nothing is known, so nothing is touched.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import os
 import re
 import secrets
@@ -36,6 +38,17 @@ def private_folder(name: str) -> Path:
     return folder
 
 
+def keep_private(name: str) -> None:
+    """Let nobody else read that shared memory: prompts and answers pass through it.
+
+    The Python backend makes it readable by all, whatever the umask says (boost sets the mode itself). It makes it
+    when a model loads, so that this is in time once all models have.
+    """
+    for region in SHARED_MEMORY.glob(f"{name}*"):
+        with contextlib.suppress(FileNotFoundError):
+            region.chmod(0o600)
+
+
 def sweep() -> list[str]:
     """Remove what dead owners left behind; returns their names."""
     names = set()
@@ -60,5 +73,10 @@ def _is_stale(match: re.Match[str]) -> bool:
 
 
 def _space() -> int:
-    """Number of the process-id namespace."""
-    return os.stat("/proc/self/ns/pid").st_ino
+    """Stands for this boot of this machine and the process-id namespace: what a process id means.
+
+    A namespace's number alone is not enough: that of the first one is the same on every machine.
+    """
+    boot = Path("/proc/sys/kernel/random/boot_id").read_bytes()
+    namespace = os.stat("/proc/self/ns/pid").st_ino
+    return int(hashlib.sha256(boot + b" %d" % namespace).hexdigest()[:12], 16)

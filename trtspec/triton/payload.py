@@ -8,13 +8,17 @@ import numpy as np
 
 from trtspec.errors import ServingError
 from trtspec.triton.connection import ModelInfo
-from trtspec.triton.generation import Array, GenerateRequest, Generation
+from trtspec.triton.failures import RequestError
+from trtspec.triton.generation import Array, Chunk, GenerateRequest, Generation
+from trtspec.triton.llmapi_payload import MARK, llmapi_tensors
 
 SPECULATIVE = "tensorrt_llm_bls"
 
 
 def request_tensors(model: ModelInfo, request: GenerateRequest) -> dict[str, Array]:
     """The input tensors of one generate request; ServingError when the model cannot take what is asked."""
+    if MARK in model.inputs:
+        return llmapi_tensors(model.name, model.inputs, request)
     asked = _asked_tensors(request)
     if "num_draft_tokens" not in model.inputs:
         # Target-only answers do not depend on a policy label.
@@ -23,7 +27,9 @@ def request_tensors(model: ModelInfo, request: GenerateRequest) -> dict[str, Arr
             asked.pop("num_draft_tokens")
     unknown = sorted(asked.keys() - model.inputs)
     if unknown:
-        raise ServingError(f"model {model.name} has no input {', '.join(unknown)}", fix=f"ask {SPECULATIVE}")
+        # Not left to the server: over HTTP it would take them for parameters, and say nothing.
+        fix = f"ask {SPECULATIVE}" if "num_draft_tokens" not in model.inputs else "leave it out, or update the server"
+        raise RequestError(f"model {model.name} has no input {', '.join(unknown)}", "refused", fix=fix)
     reports = ("return_perf_metrics", "return_num_input_tokens", "return_num_output_tokens")
     return asked | {name: flag(True) for name in reports if name in model.inputs}
 
@@ -35,13 +41,21 @@ def _asked_tensors(request: GenerateRequest) -> dict[str, Array]:
     optional = {
         "num_draft_tokens": None if request.draft_len is None else number(request.draft_len),
         "use_draft_logits": flag(True) if request.use_draft_logits else None,
+        "draft_acceptance_threshold": _real(request.draft_acceptance_threshold),
         # Temperature 0 is not accepted by every version of TensorRT-LLM; the best token alone is the same.
-        "temperature": None if greedy else number(request.temperature, np.float32),
+        "temperature": None if greedy else _real(request.temperature),
         "top_k": number(1) if greedy else None if request.top_k is None else number(request.top_k),
-        "top_p": None if top_p is None else number(top_p, np.float32),
+        "top_p": _real(top_p),
         "seed": None if request.seed is None else number(request.seed, np.uint64),
+        "repetition_penalty": _real(request.repetition_penalty),
+        "presence_penalty": _real(request.presence_penalty),
+        "frequency_penalty": _real(request.frequency_penalty),
+        "min_tokens": None if request.min_tokens is None else number(request.min_tokens),
         "stop_words": strings(request.stop_words) if request.stop_words else None,
+        "bad_words": strings(request.bad_words) if request.bad_words else None,
         "task": None if request.task is None else strings([request.task]),
+        "end_id": number(-1) if request.ignore_eos else None,
+        "return_log_probs": flag(True) if request.return_log_probs else None,
     }
     required = {
         "text_input": strings([request.prompt]),
@@ -49,7 +63,19 @@ def _asked_tensors(request: GenerateRequest) -> dict[str, Array]:
         "stream": flag(request.stream),
         "exclude_input_in_output": flag(True),
     }
-    return required | {name: array for name, array in optional.items() if array is not None}
+    return required | _bias(request) | {name: array for name, array in optional.items() if array is not None}
+
+
+def _bias(request: GenerateRequest) -> dict[str, Array]:
+    if not request.embedding_bias:
+        return {}
+    words, weights = zip(*request.embedding_bias, strict=True)
+    weighted = np.array([weights], dtype=np.float32)
+    return {"embedding_bias_words": strings(words), "embedding_bias_weights": weighted}
+
+
+def _real(value: float | None) -> Array | None:
+    return None if value is None else number(value, np.float32)
 
 
 class Collected:
@@ -59,17 +85,26 @@ class Collected:
         self._pieces: list[bytes] = []
         self._latest: dict[str, Array] = {}
         self._output_tokens = 0
-        self._first: float | None = None
+        self._log_probs = 0
+        self._chunks: list[Chunk] = []
+        self._unseen = 0
 
-    def add(self, response: Mapping[str, Array], seconds: float) -> None:
-        """Take one response that came `seconds` after the request was sent."""
+    def add(self, response: Mapping[str, Array], seconds: float) -> bytes:
+        """Take one response that came `seconds` after the request was sent; returns the text it brought."""
         piece = string(response["text_output"]) if "text_output" in response else b""
-        if piece and self._first is None:
-            self._first = seconds
+        counted = int(response["num_output_tokens"].flat[0]) if "num_output_tokens" in response else None
+        # Tokens that show no text yet (part of a character) belong to the piece that shows it.
+        self._unseen += counted or 0
+        if piece:
+            # The LLM API's model counts once, with its last response.
+            known = counted is not None and "spec_source" not in response
+            self._chunks.append(Chunk(seconds, self._unseen if known else None))
+            self._unseen = 0
         self._pieces.append(piece)
-        if "num_output_tokens" in response:
-            self._output_tokens += int(response["num_output_tokens"].flat[0])
+        self._output_tokens += counted or 0
+        self._log_probs += response["output_log_probs"].shape[-1] if "output_log_probs" in response else 0
         self._latest |= response
+        return piece
 
     @property
     def input_tokens(self) -> int | None:
@@ -93,7 +128,7 @@ class Collected:
             # A character of several bytes may be split over two pieces.
             text=b"".join(self._pieces).decode("utf-8", "replace"),
             finish_reason=self._string("finish_reason"),
-            mode=self._string("spec_mode"),
+            mode=self._mode(),
             histogram=None if histogram is None else histogram.reshape(histogram.shape[-3:]),
             tested=self._count("spec_tested"),
             rounds=self._count("spec_rounds"),
@@ -102,8 +137,16 @@ class Collected:
             input_tokens=counted or 0,
             output_tokens=self._output_tokens,
             seconds=seconds,
-            first_token_seconds=self._first if request.stream else None,
+            first_token_seconds=self._chunks[0].seconds if request.stream and self._chunks else None,
+            chunks=tuple(self._chunks),
+            log_probs=self._log_probs if request.return_log_probs else None,
         )
+
+    def _mode(self) -> str:
+        """As the speculative pipeline says; the LLM API's model says where its totals come from."""
+        if "spec_source" in self._latest:
+            return "target-only:not-drafted" if self._string("spec_source") == "none" else "speculative"
+        return self._string("spec_mode")
 
     def _count(self, name: str) -> int:
         return int(self._latest[name].flat[0]) if name in self._latest else 0

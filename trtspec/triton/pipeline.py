@@ -20,11 +20,11 @@ POSTPROCESSING = "postprocessing"
 
 
 def models(plan: RepositoryPlan) -> tuple[Model, ...]:
-    """All six, in the order a request meets them."""
+    """All six, in the order a request meets them. A fused pipeline holds the draft itself."""
     return (
         _preprocessing(plan),
         _llm(plan, TARGET),
-        _llm(plan, DRAFT),
+        *(() if plan.fused else (_llm(plan, DRAFT),)),
         _postprocessing(plan),
         _bls(plan),
         _ensemble(plan),
@@ -41,7 +41,7 @@ def _llm(plan: RepositoryPlan, name: str) -> Model:
         versioned.llm_inputs(plan.version, plan.logits_dtype),
         versioned.llm_outputs(plan.version, plan.logits_dtype),
         dict(plan.parameters[role]) if tensorrt else reference_parameters(plan.engine_dirs[role], plan.threads),
-        decoupled=True,
+        decoupled=plan.serving.decoupled,
         queue=Queue(plan.max_batch_size, plan.queue_delay, plan.queue_size),
     )
 
@@ -66,12 +66,76 @@ def _bls(plan: RepositoryPlan) -> Model:
             "exclude_input_in_output": "true",
             "skip_special_tokens": "true",
             "end_ids": _ids(plan.end_ids),
-            # Twice the engines' batch: while one half is verified the other half drafts.
-            "max_concurrent_requests": str(2 * plan.max_batch_size),
+            **_widths(plan),
+            **_hosting(plan),
             **_older(plan),
+            **_fused(plan),
         },
-        decoupled=True,
+        decoupled=plan.serving.decoupled,
     )
+
+
+def _widths(plan: RepositoryPlan) -> dict[str, str]:
+    """What the BLS must know of the engines to hand logits from call to call."""
+    tensorrt = plan.backend == "tensorrt"
+    # TensorRT-LLM fills the head up to a multiple of the ranks that share it.
+    padded = -(-plan.vocab_size // plan.tensor_parallel) * plan.tensor_parallel
+    return {
+        "target_vocab_size": str(plan.vocab_size),
+        "draft_vocab_size": _optional(plan.draft_vocab_size),
+        "target_logits_width": str(padded),
+        "speculative_decoding_fast_logits": plan.parameters["target"].get("speculative_decoding_fast_logits", "false")
+        if tensorrt
+        else "false",
+    }
+
+
+def _hosting(plan: RepositoryPlan) -> dict[str, str]:
+    """How the BLS treats its requests. Empty values are unset."""
+    serving, guard = plan.serving, plan.serving.guard
+    return {
+        "max_concurrent_requests": str(serving.concurrent(plan.max_batch_size)),
+        "max_waiting_requests": str(serving.max_waiting_requests),
+        "request_timeout": _optional(serving.request_timeout),
+        "draft_timeout": str(serving.draft_timeout),
+        "adaptive_draft_len": _flag(serving.adaptive_draft_len),
+        "guard_enabled": _flag(guard.enabled),
+        "guard_floor": str(guard.floor),
+        "guard_recover": str(guard.recover),
+        "guard_window": str(guard.window),
+        "guard_probe_every": str(guard.probe_every),
+        **_limits(plan),
+        "log_requests": _flag(serving.log_requests),
+        "log_prompts": _flag(serving.log_prompts),
+    }
+
+
+def _limits(plan: RepositoryPlan) -> dict[str, str]:
+    """What one request may hold; preprocessing has the same, for requests that come through the ensemble."""
+    limits = plan.serving.limits
+    return {
+        "limit_prompt_bytes": str(limits.prompt_bytes),
+        "limit_max_tokens": _optional(limits.max_tokens),
+        "limit_stop_words": str(limits.stop_words),
+        "limit_stop_word_bytes": str(limits.stop_word_bytes),
+    }
+
+
+def _optional(value: float | None) -> str:
+    return "" if value is None else str(value)
+
+
+def _fused(plan: RepositoryPlan) -> dict[str, str]:
+    """Engines that the BLS opens itself; nothing where it calls models."""
+    if not plan.fused:
+        return {}
+    return {
+        "pipeline": "fused",
+        "target_engine_path": str(plan.engine_dirs["target"]),
+        "draft_engine_path": str(plan.engine_dirs["draft"]),
+        "reference_threads": "" if plan.threads is None else str(plan.threads),
+        "require_draft": _flag(plan.serving.require_draft),
+    }
 
 
 def _older(plan: RepositoryPlan) -> dict[str, str]:
@@ -100,6 +164,7 @@ def _preprocessing(plan: RepositoryPlan) -> Model:
             "vocab_size": str(plan.vocab_size),
             "max_input_len": str(plan.max_input_len),
             "max_seq_len": str(plan.max_seq_len),
+            **_limits(plan),
         },
         queue=Queue(),
     )

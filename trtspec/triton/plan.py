@@ -11,10 +11,11 @@ from typing import Any, Literal
 from trtspec.checkpoint.facts import ModelFacts
 from trtspec.checkpoint.jsonfile import Keys, read_object
 from trtspec.config import ROLES, Role, RunConfig
+from trtspec.config.serving import Serving
 from trtspec.errors import ConfigError, MissingError, ModelFileError
 from trtspec.pairing.placement import MemoryPlan, plan_memory
 from trtspec.triton.devices import Devices, devices
-from trtspec.triton.launch import Ports
+from trtspec.triton.launch import Ports, pool
 from trtspec.triton.parameters import SHARED, UNSHARED, Planned, llm_parameters
 from trtspec.triton.windows import attention_windows
 from trtspec.versions import TrtLlm
@@ -51,6 +52,10 @@ class RepositoryPlan:
     acceptance: Literal["tokens", "logits"] = "tokens"
     acceptance_threshold: float | None = None
     logits_dtype: Logits = "FP32"
+    draft_vocab_size: int | None = None
+    """Where it is known; `vocab_size` is the target's."""
+    tensor_parallel: int = 1
+    """The target's: TensorRT-LLM fills its logits up to a multiple of it."""
     threads: int | None = None
     """Torch threads of each reference engine; None leaves the choice to the engine."""
     version: TrtLlm | None = None
@@ -64,6 +69,13 @@ class RepositoryPlan:
     ports: Ports = field(default_factory=lambda: Ports("127.0.0.1", 8000, 8001, 8002))
     queue_size: int = 0
     queue_delay: int = 0
+    serving: Serving = field(default_factory=Serving)
+    """Of these, the BLS gets what concerns requests."""
+
+    @property
+    def fused(self) -> bool:
+        """Whether the BLS holds both engines itself."""
+        return self.serving.pipeline == "fused"
 
 
 def plan_for(config: RunConfig, target: Path, draft: Path | None = None) -> RepositoryPlan:
@@ -102,10 +114,12 @@ def plan_for(config: RunConfig, target: Path, draft: Path | None = None) -> Repo
         max_draft_len=config.speculation.max_draft_len,
         draft_len=config.speculation.k,
         vocab_size=facts.vocab_size,
+        draft_vocab_size=ModelFacts.read(draft).vocab_size if draft else None,
         end_ids=end_ids,
         pad_id=pad_id,
         acceptance=config.speculation.acceptance,
         acceptance_threshold=config.speculation.acceptance_threshold,
+        serving=config.serving,
         **more,
     )
 
@@ -124,10 +138,16 @@ def plan_tensorrt(config: RunConfig, facts: Mapping[Role, ModelFacts], version: 
         "devices": placed,
         "memory": _said(config, memory, placed),
         "ports": Ports(
-            serving.host, serving.http_port or 8000, serving.grpc_port or 8001, serving.metrics_port or 8002
+            serving.host,
+            serving.http_port or 8000,
+            serving.grpc_port or 8001,
+            serving.metrics_port or 8002,
+            pool(serving.concurrent(config.engine.max_batch_size)),
+            serving.server_args,
         ),
         "queue_size": serving.max_queue_size,
         "queue_delay": serving.max_queue_delay_us,
+        "tensor_parallel": config.pair.target.parallelism.tensor,
     }
 
 

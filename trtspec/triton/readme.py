@@ -27,9 +27,8 @@ def _lines(plan: RepositoryPlan) -> Iterator[str]:
     yield f"Serve it inside {_image(plan)}, with `./{launch.SCRIPT}`, which is:"
     yield ""
     yield "```"
-    for name, value in launch.environment(devices).items():
-        yield f"export {name}={value}"
-    yield launch.shell(launch.planned_command(devices, str(plan.final_dir), plan.ports))
+    yield from (line for line in launch.preamble(devices) if not line.startswith("#"))
+    yield launch.shell(launch.planned_command(devices, str(plan.final_dir), plan.ports, launch.CLOSED))
     yield "```"
     yield ""
     yield "It needs:"

@@ -21,6 +21,7 @@ FORMAT = 1
 POLICY_FILE = f"{pipeline.BLS}/1/policy.json"
 SOURCES = Path(__file__).parent / "models"
 COMMON = "common"
+FUSED = "fused"
 _WORDS = (
     TOKENIZER,
     "tokenizer_config.json",
@@ -31,12 +32,14 @@ _WORDS = (
 )
 # Files of models/common that each model gets beside its own.
 _SHARED = {
-    pipeline.PREPROCESSING: ("wire.py", "vocabulary.py"),
+    pipeline.PREPROCESSING: ("wire.py", "vocabulary.py", "limits.py"),
     pipeline.POSTPROCESSING: ("wire.py", "vocabulary.py"),
     pipeline.TARGET: ("wire.py",),
     pipeline.DRAFT: ("wire.py",),
-    pipeline.BLS: ("wire.py", "vocabulary.py"),
+    pipeline.BLS: ("wire.py", "vocabulary.py", "limits.py"),
 }
+# What a fused pipeline asks its engines with, as the model tensorrt_llm does.
+_ENGINE_CALLS = ("answers.py", "parsing.py")
 
 
 def write_repository(out: Path, plan: RepositoryPlan) -> None:
@@ -45,7 +48,7 @@ def write_repository(out: Path, plan: RepositoryPlan) -> None:
         version = out / model.name / "1"
         version.mkdir(parents=True)
         (out / model.name / pbtxt.FILE).write_text(pbtxt.render(model), encoding="utf-8")
-        for source in _sources(model):
+        for source in _sources(model, plan):
             shutil.copyfile(source, version / source.name)
         if pipeline.needs_tokenizer(model):
             _copy_tokenizer(plan.tokenizer_dir, version / "tokenizer")
@@ -65,7 +68,7 @@ def key_facts(plan: RepositoryPlan) -> dict[str, object]:
         "sources": {
             f"{model.name}/{source.name}": hashlib.sha256(source.read_bytes()).hexdigest()
             for model in models
-            for source in _sources(model)
+            for source in _sources(model, plan)
         },
     }
 
@@ -89,7 +92,7 @@ def _write_launch(out: Path, plan: RepositoryPlan) -> None:
             (out / name).chmod(0o755)
 
 
-def _sources(model: Model) -> Iterator[Path]:
+def _sources(model: Model, plan: RepositoryPlan) -> Iterator[Path]:
     """The Python files of a model; none for an ensemble or a compiled backend."""
     if model.backend != "python":
         return
@@ -98,6 +101,10 @@ def _sources(model: Model) -> Iterator[Path]:
     yield from sorted((SOURCES / folder).glob("*.py"))
     for name in _SHARED[model.name]:
         yield SOURCES / COMMON / name
+    if plan.fused and model.name == pipeline.BLS:
+        yield from sorted((SOURCES / FUSED).glob("*.py"))
+        for name in _ENGINE_CALLS:
+            yield SOURCES / pipeline.TARGET / name
 
 
 def _copy_tokenizer(source: Path, out: Path) -> None:

@@ -9,16 +9,20 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 from trtspec.runner import tail
 
 MOST_LINES = 4
 SEARCHED_LINES = 2000
 _TRITON = re.compile(r"E\d{4} \S+ +\d+ \S+\] (?P<text>.*)")
+_EVENT = re.compile(r'[EIW]\d{4} \S+ +\d+ \S+\] (?P<text>"?\{\\?"event\\?": .*)')
 _OTHER = re.compile(r"\[libprotobuf ERROR [^\]]*\] (?P<proto>.*)|(?P<plain>error: .*|Signal \(\d+\) .*|Killed.*)")
 _LOAD = re.compile(r"failed to load '(?P<model>[^']*)' version \d+: \w[\w ]*: (?P<why>.*)", re.DOTALL)
 _CHATTER = re.compile(r"[EIW]\d{4} |[+|]")
 _TAKEN = re.compile(r"Socket '[^']*' already in use")
+_LOST_LOCK = "terminate called after throwing an instance of 'boost::interprocess::lock_exception'"
+_REFUSED = "Failed to initialize Python stub"
 # Logged by every start without a GPU, or a repetition of what a better line says.
 _NOISE = ("CudaDriverHelper", "ERROR: Failed to create instance", "created_time")
 
@@ -37,6 +41,28 @@ def telling_lines(log: Path) -> list[str]:
 def port_was_taken(log: Path) -> bool:
     """Whether the last run in `log` failed because another program had the port."""
     return any(_TAKEN.search(line) for line in last_run(log))
+
+
+def lost_a_lock(log: Path) -> bool:
+    """Whether a program of the last run in `log` ended for a lock that another one died with."""
+    return any(line.startswith(_LOST_LOCK) for line in last_run(log))
+
+
+def model_refused(log: Path) -> bool:
+    """Whether a model of the last run in `log` has itself said that it cannot be loaded."""
+    return any(_REFUSED in line for line in last_run(log))
+
+
+def events(log: Path, name: str) -> list[dict[str, Any]]:
+    """The pipeline's events of that name (one JSON object per line, see docs/monitoring.md), oldest first."""
+    found = []
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            match = _EVENT.match(line)
+            if match:
+                document = json.loads(_unquote(match["text"]))
+                found += [document] if document["event"] == name else []
+    return found
 
 
 def last_run(log: Path) -> list[str]:

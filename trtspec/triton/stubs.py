@@ -6,20 +6,78 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
+import time
 from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 PROGRAM = "triton_python_backend_stub"
 SERVER = "tritonserver"
 DEAD = "ZX"
+WAIT4 = {"x86_64": "61", "aarch64": "260"}
+"""Linux's number of the system call that waits for the end of a child."""
+
+
+@dataclass(frozen=True)
+class Stub:
+    """A live process of a model."""
+
+    pid: int
+    server: int
+    model: str
 
 
 def running_models(server_pid: int) -> Counter[str]:
-    """Live stubs of a server by the model they run, from /proc; the stub's first argument is .../NAME/1/model.py.
+    """Live stubs of a server by the model they run.
 
     `server_pid` may also be that of the `mpirun` that has started the server.
     """
-    found: Counter[str] = Counter()
+    return Counter(stub.model for stub in _stubs(server_pid))
+
+
+class Abandoned:
+    """Models that a server has given up on while it loaded them: it waits for the end of a process that lives on.
+
+    Triton 2.51 does so when a process has not said for one second that it lives. If it then loads its model after
+    all, it may never end, and nothing is ever logged.
+    """
+
+    def __init__(self, server_pid: int, patience: float = 30.0, every: float = 1.0) -> None:
+        self._server_pid = server_pid
+        self._patience = patience
+        self._every = every
+        self._next = 0.0
+        self._since: dict[Stub, float] = {}
+
+    def models(self) -> list[str]:
+        """Those whose end has been waited for so long that it will not come; looks once a second."""
+        now = time.monotonic()
+        if now >= self._next:
+            self._next = now + self._every
+            self._since = {
+                stub: self._since.get(stub, now)
+                for stub in _stubs(self._server_pid)
+                if stub.pid in _waited_for(stub.server)
+            }
+        return sorted({stub.model for stub, since in self._since.items() if now - since >= self._patience})
+
+
+def _waited_for(server: int) -> set[int]:
+    """Children whose end a thread of the server waits for; empty where the kernel does not tell."""
+    found = set()
+    with contextlib.suppress(OSError):
+        for thread in os.listdir(f"/proc/{server}/task"):
+            with contextlib.suppress(OSError, ValueError):
+                number, _, rest = Path(f"/proc/{server}/task/{thread}/syscall").read_text().partition(" ")
+                if number == WAIT4.get(platform.machine()):
+                    found.add(int(rest.split()[0], 16))
+    return found
+
+
+def _stubs(server_pid: int) -> Iterator[Stub]:
+    """From /proc; the stub's first argument is .../NAME/1/model.py."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
             # A process may end while it is looked at.
@@ -29,8 +87,7 @@ def running_models(server_pid: int) -> Counter[str]:
                 if not program.endswith(PROGRAM) or state in DEAD:
                     continue
                 if parent == server_pid or _started_by(parent, server_pid):
-                    found[Path(model).parts[-3]] += 1
-    return found
+                    yield Stub(int(entry), parent, Path(model).parts[-3])
 
 
 def _started_by(pid: int, mpirun: int) -> bool:

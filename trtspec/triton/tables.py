@@ -186,6 +186,7 @@ _GENERATION_INPUTS = """
 _DRAFT_INPUTS = """
     num_draft_tokens                INT32     [1]       opt
     use_draft_logits                BOOL      [1]       opt scalar
+    draft_acceptance_threshold      FP32      [1]       opt         # ours; the LLM models have it
     task                            STRING    [1]       opt         # ours: label of the serving policy
 """
 BLS_INPUTS = f"{_TEXT_INPUTS}{_IMAGE_INPUTS}{_GENERATION_INPUTS}{_DRAFT_INPUTS}"

@@ -120,24 +120,37 @@ def _tensors(seen: Seen, name: str, version: TrtLlm) -> Iterator[Problem]:
 
 def check_pair(seen: Seen) -> Iterator[Problem]:
     """What all streaming models must have in common."""
-    for name in _STREAMING:
-        if not seen.configs[name].model_transaction_policy.decoupled:
-            text = "is not decoupled: it can neither stream nor be stopped"
-            yield Problem(name, text, "repository.decoupled")
+    streaming = [name for name in _STREAMING if name in seen.configs]
+    alone = [name for name in streaming if not seen.configs[name].model_transaction_policy.decoupled]
+    if alone != streaming:  # all of them: serving.decoupled is false
+        for name in alone:
+            yield Problem(name, "is not decoupled: it can neither stream nor be stopped", "repository.decoupled")
     types = {
         tensor.data_type
-        for name in _STREAMING
+        for name in streaming
         for tensor in (*seen.configs[name].input, *seen.configs[name].output)
         if tensor.name in _LOGITS
     }
     if len(types) > 1:
         text = "logits have different types in this repository; draft logits could not be passed on"
         yield Problem(pipeline.TARGET, text, "repository.logits-type")
+    if seen.fused:
+        yield from _same_target(seen)
+        return
     for key in ("tensorrt_llm_model_name", "tensorrt_llm_draft_model_name"):
         named = seen.given[pipeline.BLS].get(key)
         if named not in seen.configs:
             text = f"{key} names {named!r}, which is not in this repository"
             yield Problem(pipeline.BLS, text, "repository.models")
+
+
+def _same_target(seen: Seen) -> Iterator[Problem]:
+    """A fused pipeline and the model for everybody else each load the target: it must be the same one."""
+    ours = seen.given[pipeline.BLS].get("target_engine_path")
+    theirs = seen.given[pipeline.TARGET].get("gpt_model_path")
+    if ours != theirs:
+        text = f"target_engine_path is {ours}, {pipeline.TARGET}'s gpt_model_path {theirs}: they answer differently"
+        yield Problem(pipeline.BLS, text, "repository.engine", fix="run `trtspec repo`")
 
 
 def check_ensemble(seen: Seen) -> Iterator[Problem]:

@@ -51,7 +51,8 @@ def lint(repository: Path, engines: Mapping[Role, Path] | None = None) -> tuple[
         return tuple(Problem(*found, "llmapi.model") for found in llmapilint.problems(repository))
     configs: dict[str, Any] = {}
     problems = []
-    for name in MODELS:
+    expected = _expected(repository)
+    for name in expected:
         try:
             configs[name] = pbtxt.read(repository / name / pbtxt.FILE)
         except ModelFileError as error:
@@ -61,7 +62,7 @@ def lint(repository: Path, engines: Mapping[Role, Path] | None = None) -> tuple[
     found = {role: _engine(role, configs, engines) for role in ROLES}
     problems += [each.problem for each in found.values() if each.problem is not None]
     read = {role: each.engine for role, each in found.items() if each.engine is not None}
-    if len(configs) == len(MODELS):
+    if len(configs) == len(expected):
         seen = Seen(repository, configs, read, _launch(repository))
         problems += [problem for rule in RULES for problem in rule(seen)]
         if len(read) == len(ROLES):
@@ -69,15 +70,29 @@ def lint(repository: Path, engines: Mapping[Role, Path] | None = None) -> tuple[
     return tuple(problems)
 
 
+def _expected(repository: Path) -> tuple[str, ...]:
+    """The models that must be there: a fused pipeline needs no draft model."""
+    return tuple(name for name in MODELS if name != pipeline.DRAFT) if _fused(repository) else MODELS
+
+
+def _fused(repository: Path) -> bool:
+    try:
+        return pbtxt.parameters(pbtxt.read(repository / pipeline.BLS / pbtxt.FILE)).get("pipeline") == "fused"
+    except ModelFileError:
+        return False
+
+
 def _engine(role: Role, configs: Mapping[str, Any], given: Mapping[Role, Path] | None) -> Found:
-    name = FOLDERS[role]
-    if name not in configs:
+    name, key = FOLDERS[role], "gpt_model_path"
+    if name not in configs and pipeline.BLS in configs:
+        name, key = pipeline.BLS, f"{role}_engine_path"  # of a fused pipeline
+    if name not in configs or key not in pbtxt.parameters(configs[name]):
         return Found(None, None)
-    path = (given or {}).get(role) or Path(pbtxt.parameters(configs[name]).get("gpt_model_path", ""))
+    path = (given or {}).get(role) or Path(pbtxt.parameters(configs[name]).get(key, ""))
     try:
         return Found(read_engine(path), None)
     except ModelFileError:
-        text = f"gpt_model_path has no readable engine: {path / 'config.json'}"
+        text = f"{key} has no readable engine: {path / 'config.json'}"
         return Found(None, Problem(name, text, "repository.engine", fix="run `trtspec engine`"))
 
 

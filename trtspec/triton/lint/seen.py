@@ -18,7 +18,7 @@ _TRUE = ("true", "1")
 
 @dataclass(frozen=True)
 class Seen:
-    """A repository whose six configs could be read. An engine that could not be read is not in `engines`."""
+    """A repository whose configs could all be read. An engine that could not be read is not in `engines`."""
 
     repository: Path
     configs: Mapping[str, Any]
@@ -40,6 +40,11 @@ class Seen:
         return bool(self.configs[pipeline.TARGET].backend != "python")
 
     @property
+    def fused(self) -> bool:
+        """The BLS holds both engines."""
+        return self.given[pipeline.BLS].get("pipeline") == "fused"
+
+    @property
     def logits(self) -> bool:
         """Requests use logits acceptance unless they say otherwise."""
         return self.flag(pipeline.BLS, "default_use_draft_logits")
@@ -51,7 +56,7 @@ class Seen:
 
     def flag(self, model: str, name: str, default: bool = False) -> bool:
         """A parameter as the backend reads it."""
-        value = self.given[model].get(name)
+        value = self.given.get(model, {}).get(name)
         return default if value is None else value.lower() in _TRUE
 
     def number(self, model: str, name: str) -> int | None:
@@ -72,6 +77,7 @@ class Seen:
         return tuple(int(word) for word in words if word.strip().isdigit())
 
     def pairs(self) -> Iterator[tuple[Role, str, Engine | None]]:
-        """Role, model folder and engine, the target first."""
+        """Role, model folder and engine, the target first; without a draft that has no folder."""
         for role in ROLES[::-1]:
-            yield role, FOLDERS[role], self.engines.get(role)
+            if FOLDERS[role] in self.configs:
+                yield role, FOLDERS[role], self.engines.get(role)
