@@ -1,14 +1,17 @@
-"""Many mixed requests to a built pair on a real Triton: wrong texts, lost requests, crashes and leftovers are counted.
+"""Mixed requests to a built pair on a real Triton, for minutes: what is wrong, lost, crashed, left over or growing?
 
-    python scripts/soak.py configs/tiny.yaml --requests 600 --concurrency 8 --seed 1 --out soak.json
+    python scripts/soak.py configs/tiny.yaml --minutes 30 --concurrency 16 --seed 1 --out benchmarks/soak.json
 
-Greedy answers must equal the target's own (`ensemble`), cut before the first stop word. Some clients leave in the
-middle, some ask for the impossible. Ends with 1 if anything is wrong. Numbers hold for the machine and load of the run.
+Greedy answers must equal the target's own (`ensemble`), cut before the first stop word. One client in five leaves in
+the middle; others send what cannot be done, or what is no request at all, and must get one clear line. The memory of
+every process is taken each minute. Ends with 1 if anything is wrong. Numbers hold for the machine and load of the run.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
+import itertools
 import json
 import os
 import platform
@@ -17,8 +20,10 @@ import re
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,6 +38,20 @@ from trtspec.triton.stubs import running_models
 
 STOPS = (("return",), ("\n\n", "zzz"), ("self", "def"))
 DRAFT_LENGTHS = (0, 1, 2, 4, 8)
+KINDS = {"greedy": 50, "stop words": 10, "sampled": 10, "leaves": 20, "impossible": 5, "no request": 5}
+"""Requests of each kind in a hundred."""
+NO_REQUESTS: tuple[dict[str, Any], ...] = (
+    {"max_tokens": 0},
+    {"max_tokens": -3},
+    {"num_draft_tokens": -1},
+    {"text_input": None},
+    {"temperature": "warm"},
+    {"beam_width": 3, "num_draft_tokens": 4},
+    {"stop_words": ["x" * 100_000]},
+)
+"""Changes to a good request that make it a bad one."""
+GROWTH = 1.05
+"""Most that a process may hold in the last third of a run, over the third before it: room for noise, not for a leak."""
 SHARED_MEMORY = Path("/dev/shm")
 
 
@@ -60,17 +79,18 @@ class Soak:
     answers: dict[tuple[str, int], str]
     tally: Tally
     longest: int
+    http_url: str
 
     def one(self, number: int, seed: int) -> None:
         """Request `number`; its kind follows from the seed alone."""
         dice = random.Random(f"{seed}/{number}")
         prompt, max_tokens = dice.choice(list(self.answers))
-        kind = dice.choices(("greedy", "stop words", "sampled", "leaves", "impossible"), (60, 10, 10, 15, 5))[0]
+        kind = dice.choices(tuple(KINDS), tuple(KINDS.values()))[0]
         request: dict[str, Any] = {"draft_len": dice.choice(DRAFT_LENGTHS), "stream": dice.random() < 0.5}
         try:
             fault = getattr(self, f"_{kind.replace(' ', '_')}")(prompt, max_tokens, request, dice)
-        except ServingError as error:
-            fault = str(error)
+        except Exception as error:  # whatever it is, it is a request without its answer
+            fault = f"{type(error).__name__}: {error}"
         self.tally.add(kind, fault)
 
     def _greedy(self, prompt: str, max_tokens: int, request: dict[str, Any], _: random.Random) -> str | None:
@@ -110,6 +130,24 @@ class Soak:
             return None if f"takes at most {self.longest}" in str(error) else f"unclear: {error}"
         return "was answered"
 
+    def _no_request(self, prompt: str, max_tokens: int, _: dict[str, Any], dice: random.Random) -> str | None:
+        asked = {"text_input": prompt, "max_tokens": max_tokens, "stream": False} | dice.choice(NO_REQUESTS)
+        status, body = _post(self.http_url, {name: value for name, value in asked.items() if value is not None})
+        lines = str(body.get("error", "")).splitlines()
+        return None if status >= 400 and len(lines) == 1 else f"{status} {body} for {sorted(asked)}"
+
+
+def _post(http_url: str, document: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    """Status and body of one request to Triton's generate endpoint."""
+    data = json.dumps(document).encode()
+    request = urllib.request.Request(f"http://{http_url}/v2/models/{SPECULATIVE}/generate", data)
+    try:
+        with urllib.request.urlopen(request, timeout=120) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
 
 Answers = dict[tuple[str, int], str]
 """{(prompt, max_tokens): the target's own greedy answer}"""
@@ -145,59 +183,101 @@ def regions() -> set[str]:
     return {p.name for p in SHARED_MEMORY.iterdir() if re.match(rf"trtspec-[0-9a-f]+-{os.getpid()}-", p.name)}
 
 
-def run(config: RunConfig, requests: int, concurrency: int, seed: int, log: Path) -> dict[str, Any]:
+def run(config: RunConfig, given: argparse.Namespace) -> dict[str, Any]:
     """Start the server, send everything, stop it; the result as a document."""
     tally = Tally()
     # Short: Triton 2.51 never unloads a model whose client left just as its last response went out.
     private = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "stop_timeout": 8.0}
     serving = config.serving.model_copy(update=private)
-    with TritonServer.start(config.repository_dir, serving, log, environment={"OMP_NUM_THREADS": "1"}) as server:
+    environment = {"OMP_NUM_THREADS": "1"}
+    with TritonServer.start(config.repository_dir, serving, given.log, environment=environment) as server:
         stubs = running_models(server.pid)
         with TritonClient(server.grpc_url) as client:
-            answers = known_answers(client, config, 24, random.Random(seed))
-            soak = Soak(client, answers, tally, config.engine.max_input_len)
-            kilobytes = [memory(server.pid)]
+            answers = known_answers(client, config, 24, random.Random(given.seed))
+            soak = Soak(client, answers, tally, config.engine.max_input_len, server.http_url)
             began = time.monotonic()
-            with ThreadPoolExecutor(concurrency) as pool:
-                for part in range(4):
-                    numbers = range(part * requests // 4, (part + 1) * requests // 4)
-                    list(pool.map(lambda n: soak.one(n, seed), numbers))
-                    kilobytes.append(memory(server.pid))
+            kilobytes = send(soak, server, given)
             seconds = time.monotonic() - began
         crashed = sorted((stubs - running_models(server.pid)).elements())
         dead = [] if server.running else ["tritonserver"]
     return {
-        "requests": requests,
-        "concurrency": concurrency,
-        "seed": seed,
+        "command": "python scripts/soak.py " + " ".join(sys.argv[1:]),
+        "date": datetime.date.today().isoformat(),
+        "machine": f"{os.cpu_count()} x {platform.machine()}, Python {platform.python_version()}",
+        "requests": sum(tally.counts.values()),
+        "concurrency": given.concurrency,
+        "seed": given.seed,
         "seconds": round(seconds, 1),
-        "machine": f"{platform.machine()}, Python {platform.python_version()}",
         "kinds": dict(tally.counts),
         "faults": tally.faults[:20],
         "fault_count": len(tally.faults),
         "crashed": dead + crashed,
-        "memory_kb": kilobytes,
         "leftover_regions": sorted(regions()),
+        "growth": growth(kilobytes),
+        "growing": sorted(name for name, ratio in growth(kilobytes).items() if ratio > GROWTH),
+        "memory_kb": kilobytes,
     }
+
+
+def send(soak: Soak, server: TritonServer, given: argparse.Namespace) -> list[dict[str, int]]:
+    """Send requests until the time is up or all are sent; memory at the start and at each look."""
+    numbers = itertools.count() if given.requests is None else iter(range(given.requests))
+    end = time.monotonic() + given.minutes * 60 if given.minutes else float("inf")
+    lock = threading.Lock()
+
+    def client() -> None:
+        while time.monotonic() < end:
+            with lock:
+                number = next(numbers, None)
+            if number is None:
+                return
+            soak.one(number, given.seed)
+
+    kilobytes = [memory(server.pid)]
+    with ThreadPoolExecutor(given.concurrency) as pool:
+        running = [pool.submit(client) for _ in range(given.concurrency)]
+        while not all(future.done() for future in running):
+            wait(running, timeout=given.look)
+            kilobytes.append(memory(server.pid))
+            counts, faults = sum(soak.tally.counts.values()), len(soak.tally.faults)
+            print(f"{counts} requests, {faults} faults, {kilobytes[-1]}", file=sys.stderr, flush=True)
+    return kilobytes
+
+
+def growth(kilobytes: list[dict[str, int]]) -> dict[str, float]:
+    """Mean of the last third of the looks ÷ that of the third before, by process; empty for a short run."""
+    third = len(kilobytes) // 3
+    if third < 2:
+        return {}
+
+    def mean(name: str, looks: list[dict[str, int]]) -> float:
+        return sum(look.get(name, 0) for look in looks) / len(looks)
+
+    last, before = kilobytes[-third:], kilobytes[-2 * third : -third]
+    return {name: round(mean(name, last) / max(1.0, mean(name, before)), 4) for name in sorted(kilobytes[0])}
 
 
 def main() -> int:
     """Parse, run, print; 1 if anything was wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config", type=Path)
-    parser.add_argument("--requests", type=int, default=400)
+    parser.add_argument("--minutes", type=float, help="send for so long")
+    parser.add_argument("--requests", type=int, help="send so many (default 400 unless --minutes is given)")
     parser.add_argument("--concurrency", type=int, default=8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--look", type=float, default=60.0, help="seconds between two looks at the memory")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--log", type=Path, default=Path("soak-triton.log"))
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", dest="overrides")
     given = parser.parse_args()
-    result = run(load_config(given.config, given.overrides), given.requests, given.concurrency, given.seed, given.log)
+    if given.minutes is None and given.requests is None:
+        given.requests = 400
+    result = run(load_config(given.config, given.overrides), given)
     text = json.dumps(result, indent=1)
     print(text)
     if given.out:
         given.out.write_text(text + "\n", encoding="utf-8")
-    return 1 if result["fault_count"] or result["crashed"] or result["leftover_regions"] else 0
+    return 1 if any(result[what] for what in ("fault_count", "crashed", "leftover_regions", "growing")) else 0
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 PROJECT = Path(__file__).parent.parent
@@ -47,10 +47,13 @@ def eventually(condition: Callable[[], bool], seconds: float = 10.0) -> bool:
 
 
 @contextlib.contextmanager
-def python(source: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+def python(
+    source: str, *arguments: str | Path, before: Sequence[str] = (), stdin: int | None = None
+) -> Iterator[subprocess.Popen[str]]:
     """A Python of its own, in the project folder, with its stdout piped; it is gone at the end of the block."""
     process = subprocess.Popen(
-        [sys.executable, "-c", source, *map(str, arguments)],
+        [*before, sys.executable, "-c", source, *map(str, arguments)],
+        stdin=stdin,
         stdout=subprocess.PIPE,
         text=True,
         cwd=PROJECT,

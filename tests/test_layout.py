@@ -56,17 +56,20 @@ def test_imports_point_downwards(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted((PACKAGE / "analysis").glob("*.py")), ids=name)
 def test_analysis_is_arithmetic(path: Path) -> None:
     roots = {module.split(".")[0] for module in imported(path)}
-    assert roots <= {"__future__", "collections", "dataclasses", "typing", "numpy", "scipy", "trtspec"}
+    assert roots <= {"__future__", "collections", "dataclasses", "functools", "typing", "numpy", "scipy", "trtspec"}
 
 
 @pytest.mark.parametrize("path", sorted(TRITON_MODELS.rglob("*.py")), ids=name)
 def test_triton_models_need_nothing_that_a_gpu_image_lacks(path: Path) -> None:
-    siblings = {p.stem for folder in (path.parent, TRITON_MODELS / "common") for p in folder.glob("*.py")}
+    # The fused layout is the pipeline's folder with files of these two beside its own.
+    fused = ("fused", "tensorrt_llm", "tensorrt_llm_bls") if path.parent.name in ("fused", "tensorrt_llm_bls") else ()
+    folders = {path.parent, TRITON_MODELS / "common", *(TRITON_MODELS / folder for folder in fused)}
+    siblings = {p.stem for folder in folders for p in folder.glob("*.py")}
     for module in imported(path):
         root = module.split(".")[0]
         if root == "trtspec":
-            # The reference engine's model is the one exception.
-            assert path.parent.name == "tensorrt_llm"
+            # The reference engine's models are the one exception.
+            assert path.parent.name in ("tensorrt_llm", "fused")
             assert module.startswith("trtspec.backends.reference")
         else:
             own = IN_LLM_API_IMAGES if path.parent.name == "llmapi" else set()
@@ -85,4 +88,5 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 STDLIB = {
     *("__future__", "bisect", "collections", "concurrent", "contextlib", "dataclasses", "functools", "itertools"),
     *("json", "pathlib", "queue", "threading", "time", "traceback", "typing", "uuid", "asyncio", "weakref", "re", "os"),
+    *("hashlib", "secrets", "logging", "math", "sys"),
 }

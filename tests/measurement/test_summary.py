@@ -179,7 +179,12 @@ def test_no_text_of_an_equal_answer_is_kept() -> None:
 
 @pytest.mark.parametrize(
     ("content", "message"),
-    [("{", "Invalid JSON"), ("{}", "missing|required"), ('{"version": 2}', "version")],
+    [
+        ("{", "Invalid JSON"),
+        ("{}", "missing|required"),
+        ('{"version": 2}', "pair: Field required"),
+        ("[1]", "an object"),
+    ],
 )
 def test_other_files_are_no_results(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "result.json"
@@ -187,6 +192,14 @@ def test_other_files_are_no_results(tmp_path: Path, content: str, message: str) 
     with pytest.raises(EvidenceError, match="not a result document") as caught:
         load_result(path)
     assert re.search(message, str(caught.value))
+
+
+@pytest.mark.parametrize(("version", "fix"), [(1, "measure again"), (3, "a newer one")])
+def test_a_document_of_another_version_says_what_to_do(tmp_path: Path, version: int, fix: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(measured(asked=prompts(2)).model_dump_json().replace('"version":2', f'"version":{version}', 1))
+    with pytest.raises(EvidenceError, match=rf"another version.*found {version}, expected version 2.*{fix}"):
+        load_result(path)
 
 
 def test_a_missing_result_is_named(tmp_path: Path) -> None:

@@ -85,7 +85,8 @@ def test_an_end_on_the_floor_is_not_below_it(floor: str, outcome: str) -> None:
 
 def test_one_prompt_keeps_no_domain() -> None:
     judgement = judge(result({"code": 0.9}, prompts=1), DEFAULT)
-    assert judgement.verdict == "fail"
+    assert (judgement.verdict, judgement.kept) == ("undecided", ())
+    assert "more prompts may show that code can" in judgement.headline()
     assert "[0.00, 1.00]" in judgement.switched_off["code"]
 
 
@@ -177,6 +178,22 @@ def test_broken_evidence_outweighs_everything(code: str) -> None:
     judgement = judge(with_problem(result({"code": 0.3}), code), DEFAULT)
     assert (judgement.verdict, judgement.exit_code) == ("invalid", 6)
     assert f"{code}: prompt code-0: no (3 times)" in judgement.headline()
+
+
+@pytest.mark.parametrize(("severity", "verdict"), [("release", "invalid"), ("note", "pass")])
+def test_prompts_that_no_user_writes_are_no_evidence_and_a_note_is_none_against_it(severity: str, verdict: str) -> None:
+    problem = ProblemRow(code="dataset.synthetic", domain="", message="no", count=1, severity=severity)  # type: ignore[arg-type]
+    assert judge(result({"code": 0.75}).model_copy(update={"problems": (problem,)}), DEFAULT).verdict == verdict
+
+
+def test_a_result_that_is_marked_as_not_for_a_release_is_not_released() -> None:
+    assert judge(result({"code": 0.75}).model_copy(update={"release_valid": False}), DEFAULT).verdict == "invalid"
+
+
+def test_an_interrupted_measurement_is_judged_on_what_it_has_and_says_so() -> None:
+    judgement = judge(result({"code": 0.75}).model_copy(update={"interrupted": True}), DEFAULT)
+    assert judgement.verdict == "pass"
+    assert any("interrupted" in r.reason for r in judgement.rows)
 
 
 def test_a_draft_that_is_never_right_fails_and_says_so() -> None:

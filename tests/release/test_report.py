@@ -9,11 +9,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from tests.release.full import full, hostile
 from tests.release.made import result
-from trtspec.config.validation import Gates
+from trtspec.config.gates import Gates
+from trtspec.errors import EvidenceError
 from trtspec.measurement.result import ResultDocument, load_result
 from trtspec.release.gates import judge
-from trtspec.release.report import Report, markdown, print_report, report_schema, write_report
+from trtspec.release.report import FILES, Report, load_any, load_report, report_schema, result_at, write_report
+from trtspec.release.terminal import print_report
 
 GATES = Gates()
 
@@ -29,9 +32,9 @@ def printed(made: ResultDocument, width: int = 160) -> str:
 def test_files_hold_the_evidence_and_the_judgement(tmp_path: Path) -> None:
     made = result({"code": 0.75, "law": 0.35})
     path = write_report(tmp_path / "toy", made, judge(made, GATES), GATES)
-    assert sorted(p.name for p in path.parent.iterdir()) == ["report.json", "report.md", "result.json"]
+    assert sorted(p.name for p in path.parent.iterdir()) == sorted(FILES)
     report = Report.model_validate_json(path.read_bytes())
-    assert (report.version, report.result) == (1, made)
+    assert (report.version, report.result) == (2, made)
     assert judge(load_result(path.with_name("result.json")), report.gates) == report.judgement
 
 
@@ -40,7 +43,8 @@ def test_a_second_report_replaces_the_first_whole(tmp_path: Path) -> None:
         made = result({"code": alpha})
         path = write_report(tmp_path, made, judge(made, GATES), GATES)
     assert json.loads(path.read_text())["judgement"]["verdict"] == "fail"
-    assert len(list(tmp_path.iterdir())) == 3
+    assert "Fail: must not be released" in (tmp_path / "report.html").read_text()
+    assert len(list(tmp_path.iterdir())) == len(FILES)
 
 
 def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,14 +52,51 @@ def test_a_report_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monk
     path = write_report(tmp_path, made, judge(made, GATES), GATES)
     before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
 
-    def full(*_: object) -> None:
+    def no_room(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("os.replace", full)
+    monkeypatch.setattr("os.replace", no_room)
     with pytest.raises(OSError, match="No space"):
         write_report(tmp_path, made, judge(made, GATES), GATES)
     assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
     assert path.exists()
+
+
+def test_hostile_text_is_written_and_read_again(tmp_path: Path) -> None:
+    made = hostile()
+    path = write_report(tmp_path, made, judge(made, GATES), GATES)
+    assert load_report(path).result == made
+
+
+def test_the_same_result_gives_the_same_files(tmp_path: Path) -> None:
+    made = full()
+    for name in ("a", "b"):
+        write_report(tmp_path / name, made, judge(made, GATES), GATES)
+    for name in FILES:
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+def test_a_result_is_found_however_it_is_named(tmp_path: Path) -> None:
+    made = result({"code": 0.75})
+    path = write_report(tmp_path, made, judge(made, GATES), GATES)
+    for place in (tmp_path, path, tmp_path / "result.json"):
+        assert result_at(place) == made
+    assert isinstance(load_any(tmp_path), Report)
+    path.unlink()
+    assert load_any(tmp_path) == made
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"judgement": 1}', '{"judgement": 1, "version": 1}'])
+def test_what_is_no_result_is_one_line(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "report.json"
+    path.write_text(text)
+    with pytest.raises(EvidenceError, match="not a re"):
+        load_any(path)
+
+
+def test_a_folder_without_a_result_says_what_it_lacks(tmp_path: Path) -> None:
+    with pytest.raises(EvidenceError, match=r"neither report\.json nor result\.json"):
+        load_any(tmp_path)
 
 
 def test_the_terminal_shows_domains_gates_conditions_and_the_verdict() -> None:
@@ -84,24 +125,19 @@ def test_a_log_of_110_columns_loses_nothing() -> None:
         assert heading in text
 
 
-def test_model_text_is_no_markup() -> None:
-    made = result({"code": 0.75}, differences=(("near-tie", 0.0213),))
-    text = markdown(made, judge(made, GATES))
-    (line,) = [line for line in text.splitlines() if "near-tie |" in line]
-    assert r"'a\|b'" in line
-    assert "0.0213" in line
-    table = text.split("## First differences")[1].split("##")[0].strip().splitlines()[2:]
-    widths = {row.replace(r"\|", "").count("|") for row in table}
-    assert widths == {10}
+def test_sixty_columns_lose_nothing_either() -> None:
+    text = printed(full(), width=60)
+    assert max(map(len, text.splitlines())) <= 60
+    assert "…" not in text
+    squeezed = " ".join(text.split())
+    for part in ("tokens/s without 97", "greedy equal 58/60", "drafts off", "release α: release", "0.75 [0.74, 0.76]"):
+        assert part in squeezed, part
 
 
-def test_markdown_has_the_gates_latency_and_positions() -> None:
-    made = result({"code": 0.75, "law": 0.35})
-    text = markdown(made, judge(made, GATES))
-    assert text.startswith("# toy: pass\n")
-    for part in ("## Gates", "## Latency", "## P(position accepted)", "## Environment", "release α", "python 3."):
-        assert part in text
-    assert "| code | speculative | 20 |" in text
+def test_a_terminal_obeys_no_text_of_a_model() -> None:
+    text = printed(hostile(), width=80)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
 
 
 def test_the_schema_is_published_and_names_units() -> None:

@@ -12,15 +12,20 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from tests.processes import eventually, mentioning
+from tests.release.made import result as made
 from tests.workflows.pair import outputs, own_pair
 from trtspec.cli._main import run
 from trtspec.hashing import HashMemo
+from trtspec.measurement.result import load_result
+from trtspec.release.record import load_record
+from trtspec.release.report import FILES, load_report
 from trtspec.store import verify_folder
 from trtspec.triton import leftovers
 from trtspec.workflows.build import build
@@ -70,13 +75,31 @@ def test_validate_passes_reports_and_writes_the_policy(built: Path, capsys: pyte
     assert json.loads(policy.read_text())["default"] == {"draft_len": 4}
     # The policy is the one file that may change; everything else is still what was published.
     assert verify_folder(built / "model_repo/tiny", HashMemo()) == []
+    home = built / "reports/tiny"
+    assert {*FILES, "record.json", "provenance.json"} <= {p.name for p in home.iterdir()}
+    record = load_record(home / "record.json")
+    assert (record.verdict, record.gaps, record.policy and record.policy.written) == ("pass", (), True)
+    assert document["record"] == str(home / "record.json")
+    assert run(["verify", str(home)]) == 0
+    assert run(["report", str(home), "--out", str(built / "again")]) == 0
+    assert (built / "again/report.html").read_bytes() == (home / "report.html").read_bytes()
 
 
 def test_validate_fails_below_the_floor_and_keeps_the_policy(built: Path) -> None:
     policy = built / "model_repo/tiny/tensorrt_llm_bls/1/policy.json"
     before = policy.read_text()
-    assert run(arguments(built, "validate", "gates.release_alpha=0.99", "gates.domain_alpha=0.98")) == 1
+    strict = arguments(built, "validate", "gates.release_alpha=0.99", "gates.domain_alpha=0.98")
+    assert run([*strict, "--baseline", str(built / "reports/tiny")]) == 1
     assert policy.read_text() == before
+    rows = load_report(built / "reports/tiny/report.json").judgement.rows
+    assert [row.outcome for row in rows if row.rule == "baseline.comparable"] == ["pass"]
+    assert [row.rule for row in rows if row.rule == "regression.alpha"]
+    record = load_record(built / "reports/tiny/record.json")
+    assert (record.verdict, record.policy and record.policy.written) == ("fail", False)
+    policy.write_text('{"version": 1, "default": {"draft_len": 1}}')
+    assert run(["verify", str(built / "reports/tiny")]) == 1
+    assert run(["verify", str(built / "model_repo/tiny")]) == 0
+    policy.write_text(before)
 
 
 def test_refused_before_a_server_starts(built: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -107,6 +130,30 @@ def test_serving_without_torch_is_told_before_a_server_starts(
     said = capsys.readouterr().err
     assert "the reference engine needs torch" in said
     assert "Starting Triton" not in said
+
+
+def test_a_signer_that_is_not_there_is_told_before_a_server_starts(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("shutil.which", lambda *_, **__: None)
+    assert run([*arguments(built, "validate", prompts=1), "--sign", "cosign"]) == 3
+    assert "no cosign on PATH" in capsys.readouterr().err
+    assert run([*arguments(built, "validate", prompts=1), "--key", "key.pem"]) == 2
+    assert "without --sign" in capsys.readouterr().err
+
+
+def test_an_interrupted_measurement_is_kept_beside_the_release(
+    built: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    home = built / "reports/tiny"
+    before = {p.name: p.read_bytes() for p in home.glob("*.json")}
+    partly = made({"code": 0.75}).model_copy(update={"interrupted": True})
+    monkeypatch.setattr("trtspec.workflows.validate.measured_serving", lambda *_: nullcontext())
+    monkeypatch.setattr("trtspec.workflows.validate.measured_on", lambda *_, **__: partly)
+    assert run(arguments(built, "validate", prompts=1)) == 130
+    assert "what was measured is in" in " ".join(capsys.readouterr().out.split())
+    assert load_result(home / "interrupted.json").interrupted
+    assert {name: (home / name).read_bytes() for name in before} == before
 
 
 def test_port_in_use(built: Path, capsys: pytest.CaptureFixture[str]) -> None:

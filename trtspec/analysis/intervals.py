@@ -1,4 +1,12 @@
-"""Confidence intervals over prompts. Rounds of one prompt are not independent: prompts are what is resampled."""
+"""Confidence intervals over prompts. Rounds of one prompt are not independent: prompts are the units.
+
+The method is the delete-one jackknife on the log-odds of the ratio with Student's t (Tukey 1958; Cochran 1977, 6.3) and
+half of Hall's correction for skewness (Hall 1992). It was chosen by simulation (`scripts/statistics`): with 20 to 400
+prompts and α from 0.3 to 0.9 it covers the truth as often as it says and errs to both sides alike. The percentile
+bootstrap covers too little with few prompts; without the correction twice as many errors are above as below, with all
+of it, it is the other way round. Nothing is drawn at random, so that a file judged twice is judged alike, and there is
+an interval for every level, which looking while measuring needs.
+"""
 
 from __future__ import annotations
 
@@ -7,10 +15,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
-from scipy.special import expit, logit
+from scipy.special import expit, logit, ndtri, stdtrit
 
 Floats = NDArray[np.float64]
+Bounds = tuple[float, float] | None
 
 
 @dataclass(frozen=True)
@@ -23,91 +31,93 @@ class Interval:
     n: int
 
 
-def bootstrap_ratio(
+def ratio_interval(
     numerators: Sequence[float],
     denominators: Sequence[float],
     *,
     level: float = 0.95,
-    seed: int = 0,
-    resamples: int = 4000,
-    bounds: tuple[float, float] | None = (0.0, 1.0),
+    bounds: Bounds = (0.0, 1.0),
 ) -> Interval | None:
     """Interval of sum(numerators) / sum(denominators), one pair per prompt.
 
-    The hull of two intervals, each of which alone covers too little with few or skewed prompts: the BCa bootstrap
-    (Efron 1987) with tail levels expanded for n (Hesterberg 2015), and Student's t on the linearised ratio
-    (Cochran 1977, 6.3), taken on the log-odds of its place within `bounds`, the values the ratio can have.
+    `bounds` are the values that the ratio can have; None is any positive value, taken on the logarithm.
     Prompts with denominator 0 say nothing and are left out. Where one prompt alone was measured the interval is all of
     `bounds`, and where prompts show no spread it is Wilson's with each prompt as one trial.
     None when nothing was measured, or no interval can be given without bounds.
     """
-    num, den = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
-    if num.shape != den.shape or num.ndim != 1 or (den < 0).any():
-        raise ValueError("one numerator and one denominator (not negative) per prompt")
-    num, den = num[den > 0], den[den > 0]
+    num, den = measured(numerators, denominators)
     n = len(num)
     if n == 0:
         return None
     point = float(num.sum() / den.sum())
+    if bounds is not None and not bounds[0] <= point <= bounds[1]:
+        raise ValueError(f"the ratio {point} is outside its bounds {bounds}")
     if n == 1:
         return Interval(*bounds, point, n) if bounds else None
     if np.ptp(num / den) <= 1e-12 * max(1.0, abs(point)):
         return _without_spread(point, n, level, bounds)
-    draws = _resampled(num, den, seed, resamples)
-    ends = [*np.quantile(draws, _bca_levels(num, den, point, draws, level)), *_t_ends(num, den, point, level, bounds)]
-    return Interval(min(*map(float, ends), point), max(*map(float, ends), point), point, n)
+    low, high = _jackknifed(num, den, level, bounds)
+    return Interval(min(low, point), max(high, point), point, n)
 
 
-def _resampled(num: Floats, den: Floats, seed: int, resamples: int) -> Floats:
-    """The ratio of `resamples` sets of n prompts drawn with replacement; in chunks, so that memory stays small."""
-    rng, n, chunk = np.random.default_rng(seed), len(num), 250
-    draws = []
-    for start in range(0, resamples, chunk):
-        times = rng.multinomial(n, np.full(n, 1 / n), size=min(chunk, resamples - start))
-        draws.append((times @ num) / (times @ den))
-    return np.concatenate(draws)
+def measured(numerators: Sequence[float], denominators: Sequence[float]) -> tuple[Floats, Floats]:
+    """The pairs that say something, as arrays; ValueError where they are no ratios."""
+    num, den = np.asarray(numerators, np.float64), np.asarray(denominators, np.float64)
+    if num.shape != den.shape or num.ndim != 1 or (den < 0).any():
+        raise ValueError("one numerator and one denominator (not negative) per prompt")
+    return num[den > 0], den[den > 0]
 
 
-def _bca_levels(num: Floats, den: Floats, point: float, draws: Floats, level: float) -> Floats:
-    """The two quantile levels: expanded for n, then shifted for bias (z0) and skew (a, from the jackknife)."""
-    n = len(num)
-    tail = np.sqrt(n / (n - 1)) * stats.t.ppf((1 - level) / 2, n - 1)
-    below = ((draws < point).sum() + 0.5 * (draws == point).sum()) / len(draws)
-    z0 = stats.norm.ppf(np.clip(below, 1 / len(draws), 1 - 1 / len(draws)))
-    left_out = (num.sum() - num) / (den.sum() - den)
-    gaps = left_out.mean() - left_out
-    skew = float((gaps**3).sum() / (6 * (gaps**2).sum() ** 1.5)) if gaps.any() else 0.0
-    z = np.array([z0 + tail, z0 - tail])
-    # The shift has a pole; beyond it the level is the outermost resample.
-    room = np.maximum(1 - skew * z, 0.05)
-    return np.asarray(stats.norm.cdf(z0 + z / room), np.float64)
+def left_out(num: Floats, den: Floats) -> Floats:
+    """The ratio of sums without each prompt in turn."""
+    return np.asarray((num.sum() - num) / (den.sum() - den), np.float64)
 
 
-def _t_ends(
-    num: Floats, den: Floats, point: float, level: float, bounds: tuple[float, float] | None
-) -> tuple[float, float]:
-    """Student's t with the variance of a ratio of sums, on log-odds where the ratio is bounded."""
-    n = len(num)
-    error = np.sqrt(n / (n - 1) * ((num - point * den) ** 2).sum()) / den.sum()
-    half = float(stats.t.ppf((1 + level) / 2, n - 1) * error)
+def standard_error(without: Floats) -> float:
+    """The jackknife's standard error of a figure, from its values without each prompt in turn."""
+    n = len(without)
+    return float(np.sqrt((n - 1) / n * ((without - without.mean()) ** 2).sum()))
+
+
+def _jackknifed(num: Floats, den: Floats, level: float, bounds: Bounds) -> tuple[float, float]:
+    """The interval of the transformed ratio, taken back."""
+    values = np.append(left_out(num, den), num.sum() / den.sum())
     if bounds is None:
-        return point - half, point + half
+        low, high = _ends(np.log(values), level)
+        with np.errstate(over="ignore"):  # infinite: no upper end
+            return float(np.exp(low)), float(np.exp(high))
     floor, width = bounds[0], bounds[1] - bounds[0]
-    p = (point - floor) / width
-    if not 0.0 < p < 1.0:
-        raise ValueError(f"the ratio {point} is outside its bounds {bounds}")
-    steps = logit(p) + np.array([-1.0, 1.0]) * half / width / (p * (1 - p))
-    low, high = floor + width * expit(steps)
-    return float(low), float(high)
+    # Without one prompt the ratio may lie on a bound, where log-odds are infinite: half a count away from it.
+    edge = min(0.5 / (den.sum() * width), 0.25)
+    low, high = _ends(logit(np.clip((values - floor) / width, edge, 1 - edge)), level)
+    return floor + width * float(expit(low)), floor + width * float(expit(high))
 
 
-def _without_spread(point: float, n: int, level: float, bounds: tuple[float, float] | None) -> Interval | None:
+def _ends(values: Floats, level: float) -> tuple[float, float]:
+    """From a figure without each prompt in turn, and of all prompts (last)."""
+    without, point = values[:-1], float(values[-1])
+    error, pulls = standard_error(without), without.mean() - without
+    if error == 0.0:
+        return point, point
+    skew = 0.5 * float((pulls**3).sum() / (pulls**2).sum() ** 1.5)
+    t = float(stdtrit(len(without) - 1, (1 + level) / 2))
+    return point - error * _unskewed(t, skew), point - error * _unskewed(-t, skew)
+
+
+def _unskewed(t: float, skew: float) -> float:
+    """The inverse of t + s·t² + s²·t³/3 + s/2, s = skew/3, which takes the skewness out of a studentised figure."""
+    if abs(skew) < 1e-9:
+        return t
+    return float((np.cbrt(1.0 + skew * (t - skew / 6.0)) - 1.0) * 3.0 / skew)
+
+
+def _without_spread(point: float, n: int, level: float, bounds: Bounds) -> Interval | None:
     """Wilson 1927 on the ratio's place within its bounds, a prompt being one trial."""
     if bounds is None:
         return None
     floor, width = bounds[0], bounds[1] - bounds[0]
     p = (point - floor) / width
-    z = float(stats.norm.ppf((1 + level) / 2))
+    z = float(ndtri((1 + level) / 2))
     middle = (p + z * z / (2 * n)) / (1 + z * z / n)
     half = z / (1 + z * z / n) * np.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
     low, high = floor + width * max(0.0, middle - half), floor + width * min(1.0, middle + half)

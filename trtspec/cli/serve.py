@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import shlex
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from trtspec.cli._options import config_argument, json_option, load
+
+if TYPE_CHECKING:
+    from trtspec.config import RunConfig
 
 
 @click.command()
@@ -26,7 +32,25 @@ def serve(config_path: Path, overrides: tuple[str, ...], as_json: bool) -> None:
         if as_json:
             print_json({"http": server.http_url, "grpc": server.grpc_url, "metrics": server.metrics_url})
         out.print(f"Ready. HTTP http://{server.http_url}, gRPC {server.grpc_url}, metrics {server.metrics_url}")
-        model = "tensorrt_llm" if config.engine.backend == "pytorch" else "tensorrt_llm_bls"
-        out.print(f"Speculative pipeline: http://{server.http_url}/v2/models/{model}/generate")
+        out.print("Ask it:", markup=False)
+        for line in ways_to_ask(config, config_path, server.http_url, server.grpc_url):
+            out.print(f"  {line}", markup=False, soft_wrap=True)
         out.print("Stop with Ctrl-C.")
-        server.wait()
+        server.wait(note=lambda text: out.print(text, markup=False))
+
+
+def ways_to_ask(config: RunConfig, config_path: Path, http_url: str, grpc_url: str) -> list[str]:
+    """Command lines that work against this server, from another terminal."""
+    llm_api = config.engine.backend == "pytorch"
+    model, most, stream = (
+        ("tensorrt_llm", "sampling_param_max_tokens", "streaming")
+        if llm_api
+        else ("tensorrt_llm_bls", "max_tokens", "stream")
+    )
+    body = {"text_input": "def add(a, b):", most: 32}
+    url = f"http://{http_url}/v2/models/{model}"
+    found = [shlex.join(["curl", "-s", f"{url}/generate", "-d", json.dumps(body)])]
+    if llm_api or config.serving.decoupled:
+        found += [shlex.join(["curl", "-sN", f"{url}/generate_stream", "-d", json.dumps(body | {stream: True})])]
+    ask = ["trtspec", "generate", str(config_path), "--url", grpc_url, "--prompt", "def add(a, b):"]
+    return [*found, shlex.join(ask)]

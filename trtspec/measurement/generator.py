@@ -10,11 +10,18 @@ from typing import Protocol
 from trtspec.triton.generation import Array, GenerateRequest, Generation
 
 
-class Generator(Protocol):
-    """A client with a connection of its own, used by one thread at a time but for `close`."""
+class Answering(Protocol):
+    """A client with a connection of its own, used by one thread at a time but for `close`. All that load needs."""
 
     def generate(self, model: str, request: GenerateRequest) -> Generation:
         """Answer one request with `ensemble` (target only) or `tensorrt_llm_bls`; ServingError on any failure."""
+
+    def close(self) -> None:
+        """Release the connection; may be called twice, and from another thread: a running call then fails."""
+
+
+class Generator(Answering, Protocol):
+    """The same, and the calls that explain a difference of two texts."""
 
     def tokens(self, prompt: str) -> tuple[int, ...]:
         """Token ids the server makes of a prompt."""
@@ -27,6 +34,3 @@ class Generator(Protocol):
 
     def decode(self, ids: tuple[int, ...]) -> str:
         """Text of token ids."""
-
-    def close(self) -> None:
-        """Release the connection; may be called twice, and from another thread: a running call then fails."""

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import groupby
 
-from trtspec.analysis.acceptance import RoundHistogram
 from trtspec.config.validation import Validation
 from trtspec.errors import ConfigError, ServingError
-from trtspec.measurement.generator import Generator
-from trtspec.measurement.prompts import Prompt
-from trtspec.measurement.records import MODES, Answer, Block, Mode, Samples, domains_of
-from trtspec.triton.generation import GenerateRequest, Generation
+from trtspec.measurement.asking import Asker
+from trtspec.measurement.endpoints import Endpoint, Factory, of_pair
+from trtspec.measurement.generator import Answering
+from trtspec.measurement.prompts import Prompt, shuffled
+from trtspec.measurement.records import MODES, Answer, Block, Mode, Samples, Stopped, domains_of
 
-MODELS: dict[Mode, str] = {"target-only": "ensemble", "speculative": "tensorrt_llm_bls"}
 MAX_BLOCKS = 8
 Progress = Callable[[int, int, str], None]
 """(requests answered, requests in all, what runs now); called from one thread at a time."""
+Decided = Callable[[Samples], bool]
+"""Whether what was measured so far decides what there is to decide."""
+Clients = Mapping[Mode, Sequence[Answering]]
 
 
 class MeasurementInterrupted(KeyboardInterrupt):
@@ -43,11 +46,11 @@ class Job:
     mode: Mode
     prompts: tuple[Prompt, ...]
     first: int = 0
-    """Place of the first prompt in its domain; a prompt's seed follows from its place, in both modes alike."""
+    """Place of the first prompt in its domain, in the order in which they are asked."""
 
 
 def measure(
-    client_factory: Callable[[], Generator],
+    client_factory: Factory,
     prompts: Sequence[Prompt],
     validation: Validation,
     k: int,
@@ -55,33 +58,57 @@ def measure(
     *,
     stream: bool = True,
     use_draft_logits: bool = False,
+    endpoints: Mapping[Mode, Endpoint] | None = None,
+    decided: Decided | None = None,
 ) -> Samples:
     """Answer every prompt in both modes, with K = k draft tokens in the speculative one.
 
-    Requests that fail become unusable answers; ServingError when the server answers nothing any more.
+    `endpoints` takes the place of the client factory where the modes have different ones, or there is only one mode.
+    Where it may end early (`decided`, `validation.max_prompts` or `.max_seconds`) the prompts are asked in a seeded
+    random order. Requests that fail become unusable answers; ServingError when the server answers nothing any more.
     Ctrl-C ends running requests, joins the threads and raises MeasurementInterrupted with what is complete.
     """
     if not prompts:
         raise ConfigError("there are no prompts to measure", fix="name a file of prompts under validation.datasets")
-    settings = _Settings(validation, k, stream, use_draft_logits)
-    jobs = plan(prompts, validation.concurrency)
-    session = _Session(settings, sum(len(j.prompts) for j in jobs), progress or (lambda *_: None))
-    clients: list[Generator] = []
+    found = endpoints or of_pair(client_factory, k, use_draft_logits=use_draft_logits)
+    chosen = _chosen(prompts, validation, may_stop=decided is not None)
+    session = _Session(Asker(validation, stream), found, chosen, progress or (lambda *_: None), _places(prompts))
+    made: dict[Factory, list[Answering]] = {endpoint.clients: [] for endpoint in found.values()}
+    clients = {mode: made[endpoint.clients] for mode, endpoint in found.items()}
     try:
-        clients.extend(client_factory() for _ in range(min(validation.concurrency, len(prompts))))
-        _warm_up(session, clients, prompts, validation.warmup)
-        for job in jobs:
-            session.run(job, clients)
+        for factory, own in made.items():
+            own.extend(factory() for _ in range(min(validation.concurrency, len(chosen))))
+        _warm_up(session, clients, chosen, validation.warmup)
+        session.run_all(plan(chosen, validation.concurrency, tuple(found)), clients, decided)
     except KeyboardInterrupt:
+        session.stopped = "interrupted"
         raise MeasurementInterrupted(session.samples(prompts)) from None
     finally:
-        for client in clients:
+        for client in (c for own in made.values() for c in own):
             client.close()
     return session.samples(prompts)
 
 
-def plan(prompts: Sequence[Prompt], concurrency: int) -> list[Job]:
-    """The jobs in order: block by block, within it domain by domain, within it both modes.
+def budgeted(prompts: Sequence[Prompt], validation: Validation) -> list[Prompt]:
+    """`validation.max_prompts` of each domain, drawn with the seed; in the order of the file."""
+    drawn = {(p.domain, p.id) for p in _chosen(prompts, validation, may_stop=False)}
+    return [p for p in prompts if (p.domain, p.id) in drawn]
+
+
+def _chosen(prompts: Sequence[Prompt], validation: Validation, *, may_stop: bool) -> list[Prompt]:
+    """The prompts in the order in which they are asked."""
+    if not may_stop and validation.max_prompts is None and validation.max_seconds is None:
+        return list(prompts)
+    order = shuffled(prompts, validation.seed)
+    return [p for d in domains_of(order) for p in [p for p in order if p.domain == d][: validation.max_prompts]]
+
+
+def _places(prompts: Sequence[Prompt]) -> dict[tuple[str, str], int]:
+    return {(p.domain, p.id): i for d in domains_of(prompts) for i, p in enumerate(p for p in prompts if p.domain == d)}
+
+
+def plan(prompts: Sequence[Prompt], concurrency: int, modes: Sequence[Mode] = MODES) -> list[Job]:
+    """The jobs in order: block by block, within it domain by domain, within it every mode.
 
     A block holds at least about four prompts per request in flight, so that its tail, when fewer are left than may be
     in flight, stays small; the number of blocks is even, so that each mode goes first equally often.
@@ -93,64 +120,61 @@ def plan(prompts: Sequence[Prompt], concurrency: int) -> list[Job]:
         edges = [len(own) * i // count for i in range(count + 1)]
         for i in range(count):
             block = tuple(own[edges[i] : edges[i + 1]])
-            modes = MODES if i % 2 == 0 else MODES[::-1]
-            jobs += [Job(domain, i, mode, block, edges[i]) for mode in modes if block]
+            order = modes if i % 2 == 0 else modes[::-1]
+            jobs += [Job(domain, i, mode, block, edges[i]) for mode in order if block]
     return sorted(jobs, key=lambda job: job.index)
 
 
-def _warm_up(session: _Session, clients: Sequence[Generator], prompts: Sequence[Prompt], count: int) -> None:
-    """Unmeasured requests in both modes, from the end of the list: the first measured prompts stay unseen."""
+def _warm_up(session: _Session, clients: Clients, prompts: Sequence[Prompt], count: int) -> None:
+    """Unmeasured requests in every mode, from the end of the list: the first measured prompts stay unseen."""
     if not count:
         return
     chosen = tuple(prompts[-1 - i % len(prompts)] for i in range(count))
-    for mode in MODES:
+    for mode in session.endpoints:
         answers = session.answer(Job("warm-up", 0, mode, chosen), clients, counted=False)
         if not any(a.usable for a in answers):
             raise ServingError(f"no {mode} request of the warm-up was answered", found=answers[-1].fault)
-
-
-@dataclass(frozen=True)
-class _Settings:
-    """How requests are made."""
-
-    validation: Validation
-    k: int
-    stream: bool
-    use_draft_logits: bool
-
-    def request(self, job: Job, prompt: Prompt, place: int) -> GenerateRequest:
-        greedy = self.validation.temperature == 0.0
-        speculative = job.mode == "speculative"
-        return GenerateRequest(
-            prompt=prompt.text,
-            max_tokens=prompt.max_tokens,
-            draft_len=self.k if speculative else None,
-            temperature=self.validation.temperature,
-            top_k=None if greedy or not self.validation.top_k else self.validation.top_k,
-            top_p=None if greedy else self.validation.top_p,
-            seed=None if greedy else self.validation.seed + place,
-            task=None,  # the policy in force must not decide what is measured to decide the policy
-            stream=self.stream,
-            use_draft_logits=self.use_draft_logits and speculative,
-            request_id=f"{job.domain}-{job.index}-{job.mode}-{place}",
-            timeout=self.validation.request_timeout,
-        )
 
 
 @dataclass
 class _Session:
     """The state of one measurement: answers so far, and how many requests failed in a row."""
 
-    settings: _Settings
-    total: int
+    asker: Asker
+    endpoints: Mapping[Mode, Endpoint]
+    prompts: Sequence[Prompt]
     progress: Progress
+    places: Mapping[tuple[str, str], int]
+    """A prompt's place in its domain's file gives its seed, in every mode and whatever the order of asking."""
     answers: list[Answer] = field(default_factory=list)
     blocks: list[Block] = field(default_factory=list)
+    unmeasured: list[Answer] = field(default_factory=list)
+    looks: list[int] = field(default_factory=list)
+    stopped: Stopped = "all"
     failed_in_a_row: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
     stop: threading.Event = field(default_factory=threading.Event)
 
-    def run(self, job: Job, clients: Sequence[Generator]) -> None:
+    def run_all(self, jobs: Sequence[Job], clients: Clients, decided: Decided | None) -> None:
+        """Every block, or as many as it takes; a pair of blocks of every domain is never broken up."""
+        limit = self.asker.validation.max_seconds
+        began = time.monotonic()
+        rounds = [list(group) for _, group in groupby(jobs, key=lambda job: job.index)]
+        for number, group in enumerate(rounds, start=1):
+            for job in group:
+                self.run(job, clients)
+            if decided is not None:
+                self.looks.append(len({(a.prompt.domain, a.prompt.id) for a in self.answers}))
+            if number == len(rounds):
+                return
+            if decided is not None and decided(self.samples(self.prompts)):
+                self.stopped = "decided"
+                return
+            if limit is not None and time.monotonic() - began >= limit:
+                self.stopped = "budget"
+                return
+
+    def run(self, job: Job, clients: Clients) -> None:
         """Answer one block and note its wall time."""
         start = time.perf_counter()
         answers = self.answer(job, clients)
@@ -158,32 +182,35 @@ class _Session:
         tokens = sum(a.output_tokens for a in answers if a.usable)
         self.blocks.append(Block(job.domain, job.index, job.mode, wall, len(answers), tokens))
 
-    def answer(self, job: Job, clients: Sequence[Generator], *, counted: bool = True) -> list[Answer]:
+    def answer(self, job: Job, clients: Clients, *, counted: bool = True) -> list[Answer]:
         """One thread per client; each takes the next prompt when it has finished one."""
         work = enumerate(job.prompts, start=job.first)
         done: list[Answer] = []
-        with ThreadPoolExecutor(len(clients), thread_name_prefix="load") as pool:
-            futures = [pool.submit(self._drain, client, job, work, done, counted) for client in clients]
+        own = clients[job.mode]
+        with ThreadPoolExecutor(len(own), thread_name_prefix="load") as pool:
+            futures = [pool.submit(self._drain, client, job, work, done, counted) for client in own]
             try:
                 for future in futures:
                     future.result()
             except BaseException:
                 self.stop.set()
-                for client in clients:
+                for client in own:
                     client.close()
                 raise
         return done
 
     def _drain(
-        self, client: Generator, job: Job, work: Iterator[tuple[int, Prompt]], done: list[Answer], counted: bool
+        self, client: Answering, job: Job, work: Iterator[tuple[int, Prompt]], done: list[Answer], counted: bool
     ) -> None:
+        name = f"{job.domain}-{job.index}"
         try:
             while not self.stop.is_set():
                 with self.lock:
                     place, prompt = next(work, (0, None))
                 if prompt is None:
                     return
-                answer = _ask(client, MODELS[job.mode], self.settings.request(job, prompt, place), prompt, job.mode)
+                own = self.places[prompt.domain, prompt.id] if counted else place
+                answer = self.asker.ask(client, self.endpoints[job.mode], job.mode, prompt, own, name)
                 with self.lock:
                     if not self.stop.is_set():
                         done.append(answer)
@@ -194,51 +221,18 @@ class _Session:
 
     def _note(self, answer: Answer, job: Job, counted: bool) -> None:
         self.failed_in_a_row = 0 if answer.usable else self.failed_in_a_row + 1
-        if self.failed_in_a_row >= max(8, 2 * self.settings.validation.concurrency):
+        if self.failed_in_a_row >= max(8, 2 * self.asker.validation.concurrency):
             raise ServingError(f"{self.failed_in_a_row} requests in a row failed", found=answer.fault)
-        if counted:
-            self.answers.append(answer)
-            self.progress(len(self.answers), self.total, f"{job.domain}, {job.mode}")
+        if not counted:
+            self.unmeasured.append(answer)
+            return
+        self.answers.append(answer)
+        self.progress(len(self.answers), len(self.prompts) * len(self.endpoints), f"{job.domain}, {job.mode}")
 
     def samples(self, prompts: Sequence[Prompt]) -> Samples:
         """What there is, in the order of the prompts."""
         place = {(p.domain, p.id): i for i, p in enumerate(prompts)}
         ordered = sorted(self.answers, key=lambda a: place[a.prompt.domain, a.prompt.id])
-        return Samples(tuple(ordered), tuple(self.blocks))
-
-
-def _ask(client: Generator, model: str, request: GenerateRequest, prompt: Prompt, mode: Mode) -> Answer:
-    try:
-        return _answer(client.generate(model, request), prompt, mode)
-    except ServingError as error:
-        return Answer(prompt, mode, fault=str(error))
-
-
-def _answer(got: Generation, prompt: Prompt, mode: Mode) -> Answer:
-    """The client's answer as a record; what contradicts itself at once is a fault."""
-    histogram, fault = None, None
-    if got.histogram is not None and mode == "speculative":
-        try:
-            histogram = RoundHistogram.from_wire(got.histogram)
-        except ValueError as error:
-            fault = f"the server's histogram is none: {error}"
-    if got.finish_reason in ("error", "cancelled"):
-        fault = f"the server ended the answer with {got.finish_reason!r}"
-    counted = histogram is not None
-    return Answer(
-        prompt=prompt,
-        mode=mode,
-        text=got.text,
-        finish_reason=got.finish_reason,
-        spec_mode=got.mode,
-        input_tokens=got.input_tokens,
-        output_tokens=got.output_tokens,
-        seconds=got.seconds,
-        first_token_seconds=got.first_token_seconds,
-        histogram=histogram,
-        rounds=got.rounds if counted else None,
-        drafted=got.drafted if counted else None,
-        tested=got.tested if counted else None,
-        accepted=got.accepted if counted else None,
-        fault=fault,
-    )
+        return Samples(
+            tuple(ordered), tuple(self.blocks), tuple(self.unmeasured), self.stopped, looks=tuple(self.looks)
+        )

@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.analysis.intervals import Interval, bootstrap_ratio
+from trtspec.analysis.intervals import Interval, ratio_interval
 from trtspec.analysis.simulation import expected, histogram
 from trtspec.backends.scoring.base import Scorer
 from trtspec.measurement.reading import PairReader, Reading, Rule, Setting, TokenPrompt
@@ -46,10 +46,10 @@ class OfflineAcceptance:
         """Rounds with at most k draft tokens."""
         return histogram((r.traces[rule] for r in self.of(domain)), k)
 
-    def alpha(self, k: int, rule: Rule = "tokens", domain: str | None = None, seed: int = 0) -> Interval | None:
+    def alpha(self, k: int, rule: Rule = "tokens", domain: str | None = None) -> Interval | None:
         """Accepted ÷ tested with a 95 % interval over prompts; None where nothing was tested."""
         each = [histogram([r.traces[rule]], k) for r in self.of(domain)]
-        return bootstrap_ratio([h.accepted for h in each], [h.tested for h in each], seed=seed)
+        return ratio_interval([h.accepted for h in each], [h.tested for h in each])
 
     def expected_alpha(self, k: int, rule: Rule, domain: str | None = None) -> float | None:
         """Mean accepted ÷ mean tested over the draft's random choices, the answers being given."""

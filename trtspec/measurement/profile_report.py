@@ -14,7 +14,7 @@ from trtspec.measurement.reading import Rule
 from trtspec.measurement.result import Estimate
 
 DEFINITIONS = (
-    "α = accepted ÷ tested draft tokens; [95 %] is a bootstrap interval over prompts. Tokens a round count the "
+    "α = accepted ÷ tested draft tokens; [95 %] is an interval over prompts. Tokens a round count the "
     "target's own. P(i): position i of a round is accepted. Loops: answers whose last half repeats itself, "
     "which flatters α."
 )

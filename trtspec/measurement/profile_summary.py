@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.analysis.intervals import Interval, bootstrap_ratio
+from trtspec.analysis.intervals import Interval, ratio_interval
 from trtspec.analysis.simulation import histogram
 from trtspec.backends.scoring import Scorer
 from trtspec.config import ROLES, Role, RunConfig
@@ -28,9 +28,6 @@ from trtspec.measurement.prompts import Prompt
 from trtspec.measurement.reading import Reading, Rule, Setting, TokenPrompt
 from trtspec.measurement.result import Estimate
 from trtspec.measurement.summary import versions
-
-RESAMPLES = 2000
-"""Of each interval; a profile has two for every K, rule and domain."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +56,8 @@ def build_profile(config: RunConfig, key: str, measured: Measured, found: Offlin
         draft=draft,
         conditions=_conditions(found.setting, seed, prompts_hash(measured.prompts)),
         environment=versions(),
-        domains=tuple(domain_profile(d, found, d, seed) for d in found.domains),
-        overall=domain_profile("all", found, None, seed),
+        domains=tuple(domain_profile(d, found, d) for d in found.domains),
+        overall=domain_profile("all", found, None),
         left_out=tuple(LeftOut(domain=p.domain, id=p.id, reason=reason) for p, reason in measured.left_out),
         prompts=tuple(prompt_record(r) for r in found.readings),
     )
@@ -96,7 +93,7 @@ def _conditions(setting: Setting, seed: int, prompts: str) -> ProfileConditions:
     )
 
 
-def domain_profile(name: str, found: OfflineAcceptance, domain: str | None, seed: int) -> DomainProfile:
+def domain_profile(name: str, found: OfflineAcceptance, domain: str | None) -> DomainProfile:
     """Figures of one domain; of all where `domain` is None."""
     readings = found.of(domain)
     return DomainProfile(
@@ -106,7 +103,7 @@ def domain_profile(name: str, found: OfflineAcceptance, domain: str | None, seed
         ended=sum(r.ended for r in readings),
         degenerate=sum(r.degenerate for r in readings) / len(readings),
         rules={
-            rule: tuple(_at(found, domain, k, rule, seed) for k in range(1, found.setting.k_max + 1))
+            rule: tuple(_at(found, domain, k, rule) for k in range(1, found.setting.k_max + 1))
             for rule in found.setting.rules
         },
     )
@@ -125,24 +122,24 @@ def prompt_record(reading: Reading) -> PromptRecord:
     )
 
 
-def _at(found: OfflineAcceptance, domain: str | None, k: int, rule: Rule, seed: int) -> AtK:
+def _at(found: OfflineAcceptance, domain: str | None, k: int, rule: Rule) -> AtK:
     each = [histogram([r.traces[rule]], k) for r in found.of(domain)]
     whole = sum(each, RoundHistogram.empty(k))
     own = [h.accepted / h.tested for h in each if h.tested]
     return AtK(
         k=k,
         histogram=_nested(whole),
-        alpha=_ratio([h.accepted for h in each], [h.tested for h in each], (0.0, 1.0), seed),
+        alpha=_ratio([h.accepted for h in each], [h.tested for h in each], (0.0, 1.0)),
         alpha_macro=sum(own) / len(own) if own else None,
         alpha_expected=found.expected_alpha(k, rule, domain),
         draft_acceptance_rate=whole.draft_acceptance_rate(),
-        acceptance_length=_ratio([h.emitted for h in each], [h.rounds for h in each], (1.0, k + 1.0), seed),
+        acceptance_length=_ratio([h.emitted for h in each], [h.rounds for h in each], (1.0, k + 1.0)),
         per_position=tuple(whole.per_position()),
     )
 
 
-def _ratio(above: Sequence[int], below: Sequence[int], bounds: tuple[float, float], seed: int) -> Estimate | None:
-    found: Interval | None = bootstrap_ratio(above, below, seed=seed, bounds=bounds, resamples=RESAMPLES)
+def _ratio(above: Sequence[int], below: Sequence[int], bounds: tuple[float, float]) -> Estimate | None:
+    found: Interval | None = ratio_interval(above, below, bounds=bounds)
     return None if found is None else Estimate(point=found.point, low=found.low, high=found.high, n=found.n)
 
 

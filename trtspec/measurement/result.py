@@ -1,25 +1,66 @@
 """The result document: everything one measurement found, with its conditions, as one JSON file.
 
-A figure that was not measured is null, never 0. `ResultDocument.model_json_schema()` is the published schema.
+A figure that was not measured is null, never 0. `trtspec schema --of result` prints the published schema.
 """
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from trtspec.analysis.acceptance import RoundHistogram
 from trtspec.errors import EvidenceError
+from trtspec.measurement.parts import (
+    Cost,
+    Count,
+    CounterCheck,
+    CounterRow,
+    CurvePoint,
+    DatasetRow,
+    Goodput,
+    LooksRow,
+    MemoryRow,
+    Percentiles,
+    QualityRow,
+    Record,
+    Slo,
+    StepCosts,
+)
 
-Count = int
-
-
-class Record(BaseModel):
-    """A frozen part of the document; unknown keys and numbers that JSON cannot hold are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
+__all__ = [
+    "AnswerRow",
+    "BlockRow",
+    "Conditions",
+    "Cost",
+    "Count",
+    "CounterCheck",
+    "CounterRow",
+    "CurvePoint",
+    "DatasetRow",
+    "DifferenceRow",
+    "DomainResult",
+    "Estimate",
+    "Exactness",
+    "Figures",
+    "Goodput",
+    "LooksRow",
+    "MemoryRow",
+    "Percentiles",
+    "Performance",
+    "ProblemRow",
+    "PromptRow",
+    "QualityRow",
+    "Record",
+    "ResultDocument",
+    "Slo",
+    "StepCosts",
+    "Unusable",
+    "load_result",
+]
+VERSION = 2
 
 
 class Estimate(Record):
@@ -32,14 +73,6 @@ class Estimate(Record):
     n: int
     """Independent units: prompts for acceptance, blocks for speed."""
     level: float = 0.95
-
-
-class Percentiles(Record):
-    """Seconds."""
-
-    p50: float
-    p90: float
-    p99: float
 
 
 class BlockRow(Record):
@@ -63,6 +96,12 @@ class Performance(Record):
     """From sending a request to its last token."""
     first_token: Percentiles | None
     """From sending a request to its first text; null unless answers were streamed."""
+    per_token: Percentiles | None = None
+    """From the first to the last chunk, by the tokens that came after the first chunk: one figure per request."""
+    inter_chunk: Percentiles | None = None
+    """Between two chunks of text of one answer. A chunk may hold several tokens: not a time per token."""
+    requests_per_second: float | None = None
+    goodput: Goodput | None = None
     blocks: tuple[BlockRow, ...]
 
 
@@ -73,14 +112,22 @@ class Figures(Record):
     """[2, K+1, K+1]: rounds that ran out uncut, rounds cut short; rows drafted, columns accepted."""
     alpha: Estimate | None
     """Per-token acceptance: accepted ÷ tested, over tokens."""
+    alpha_bound: Estimate | None = None
+    """accepted ÷ emitted: α is at least this. Measured where the server reports totals and no rounds (LLM API)."""
     alpha_macro: float | None
     """The mean of the prompts' own α."""
     draft_acceptance_rate: float | None
     """accepted ÷ drafted. Falls as K grows; never ranks two K's."""
+    draft_acceptance_rate_macro: float | None = None
+    """The mean of the prompts' own rates."""
     acceptance_length: float | None
     """Tokens per round, the target's own token included."""
+    acceptance_length_macro: float | None = None
+    """The mean of the prompts' own lengths."""
     per_position: tuple[float | None, ...] | None
     """P(position i of a round is accepted), i = 1..K."""
+    position_intervals: tuple[Estimate | None, ...] | None = None
+    """The same with intervals over prompts."""
     target_only: Performance | None
     speculative: Performance | None
     speedup: Estimate | None
@@ -98,13 +145,20 @@ class AnswerRow(Record):
     output_tokens: Count
     seconds: float
     first_token_seconds: float | None
+    per_token_seconds: float | None = None
+    chunks: Count | None = None
+    """Pieces of text in which it came; null unless streamed."""
     finish_reason: str
+    repeats: bool | None = None
+    """Whether its last half is a loop; null where it was not looked at."""
 
 
 class PromptRow(Record):
     """One prompt: its counters and both answers; null where an answer could not be used."""
 
     id: str
+    sha256: str = ""
+    """Of the rendered prompt, `max_tokens` and the sampling settings: equal in two runs that asked the same."""
     rounds: Count | None
     drafted: Count | None
     tested: Count | None
@@ -164,12 +218,18 @@ class DomainResult(Record):
 
 
 class ProblemRow(Record):
-    """Why the evidence of a domain cannot be trusted."""
+    """What is wrong with the evidence.
+
+    `invalid`: it contradicts itself, nothing follows from it. `release`: it says what it says, but not about what
+    users would get. `note`: to know beside the numbers.
+    """
 
     code: str
     domain: str
+    """Empty where it is about the whole measurement."""
     message: str
     count: Count
+    severity: Literal["invalid", "release", "note"] = "invalid"
 
 
 class Conditions(Record):
@@ -187,6 +247,11 @@ class Conditions(Record):
     seed: int
     warmup: int
     streamed: bool
+    transport: Literal["grpc", "http"] = "grpc"
+    ignore_eos: bool = False
+    modes: tuple[Literal["target-only", "speculative"], ...] = ("target-only", "speculative")
+    """What was measured; one alone allows no speed-up."""
+    slo: Slo | None = None
     backend: str
     compute_dtype: str
     gpu: str
@@ -210,7 +275,7 @@ class Conditions(Record):
 class ResultDocument(Record):
     """One measurement."""
 
-    version: Literal[1] = 1
+    version: Literal[2] = 2
     pair: str
     created: str
     """UTC, ISO 8601."""
@@ -221,15 +286,53 @@ class ResultDocument(Record):
     overall: Figures
     """Over all domains, those that will be switched off included."""
     problems: tuple[ProblemRow, ...]
+    datasets: tuple[DatasetRow, ...] = ()
+    curve: tuple[CurvePoint, ...] = ()
+    """Each mode at each load of the sweep."""
+    counters: CounterCheck | None = None
+    costs: StepCosts | None = None
+    """At the declared concurrency."""
+    costs_at: tuple[StepCosts, ...] = ()
+    """At others."""
+    memory: MemoryRow | None = None
+    interrupted: bool = False
+    """Ended by Ctrl-C: holds what was measured until then."""
+    stopped: Literal["all", "decided", "budget", "interrupted"] = "all"
+    """Why no more prompts were asked: there were none, the gates were decided, the budget was spent, or Ctrl-C."""
+    looks: LooksRow | None = None
+    """Null for a measurement of a size that was fixed beforehand."""
+    quality: tuple[QualityRow, ...] = ()
+    """Checks of whether answers are right."""
+    release_valid: bool = True
+    """Whether a release may be judged by it; where not, problems say why."""
 
 
 def load_result(path: Path) -> ResultDocument:
-    """Read a result document; EvidenceError where it is none."""
+    """Read a result document; EvidenceError where it is none, or one of another version."""
     try:
-        return ResultDocument.model_validate_json(path.read_bytes())
+        data = path.read_bytes()
+        _require_version(data, path)
+        return ResultDocument.model_validate_json(data)
     except OSError as error:
         raise EvidenceError(f"cannot read the result: {error.strerror}", where=path) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "document"
         raise EvidenceError(f"not a result document: {place}: {first['msg']}", where=path) from None
+
+
+def _require_version(data: bytes, path: Path) -> None:
+    """A document of another version is told apart from one that is broken."""
+    try:
+        found = json.loads(data)
+    except (ValueError, RecursionError):
+        return  # the reader says what is wrong with it
+    number = found.get("version", VERSION) if isinstance(found, dict) else VERSION
+    if number != VERSION:
+        fix = "measure again with `trtspec measure` or `trtspec validate`"
+        expected = f"version {VERSION}"
+        if isinstance(number, int) and number > VERSION:
+            fix = "read it with the trtspec that wrote it, or a newer one"
+        raise EvidenceError(
+            "a result document of another version", where=path, found=number, expected=expected, fix=fix
+        )

@@ -1,39 +1,33 @@
-"""Gates: rules on measured numbers that can block a release. Judging is a pure function of result and rules.
+"""Gates: rules on measured numbers that can block a release. Judging is a pure function of results and rules.
 
-A bound on a measured ratio is passed when its whole interval is above it, failed when its whole interval is below,
-and undecided in between: a verdict must not depend on which side of a floor a lucky sample fell.
+Nothing is drawn at random and no clock is read: the same files give the same judgement, always. The rules are in
+:mod:`rules` (limits), :mod:`exact`, :mod:`alarms`, :mod:`baseline` and :mod:`regression`; here they come together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Literal
+from collections.abc import Collection, Iterator
 
-from trtspec.config.validation import Gates
+from trtspec.analysis.intervals import Interval
+from trtspec.config.gates import Gates
+from trtspec.errors import ConfigError
 from trtspec.measurement.result import DomainResult, Estimate, Record, ResultDocument
-from trtspec.measurement.summary import alpha_over, speedup_over
+from trtspec.release.alarms import alarms
+from trtspec.release.baseline import comparable_row, keys
+from trtspec.release.evidence import Acceptance, Evidence
+from trtspec.release.exact import equality_row, evidence_rows
+from trtspec.release.quality import quality_rows
+from trtspec.release.regression import regressions
+from trtspec.release.rows import GateRow, Outcome, Verdict, against, floor_outcome, interval_text, make_row
+from trtspec.release.rules import apply
 
-Outcome = Literal["pass", "fail", "undecided", "invalid", "off", "not judged"]
-Verdict = Literal["pass", "fail", "undecided", "invalid"]
+__all__ = ["EXIT_CODES", "GateRow", "Judgement", "Outcome", "Verdict", "interval_text", "judge"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "undecided": 6, "invalid": 6}
 # A broken measurement says nothing about the pair; a clear no outweighs what is still open.
 _PRECEDENCE: tuple[Verdict, ...] = ("invalid", "fail", "undecided")
-_NEVER_ACCEPTED = "speculation.never-accepted"
-
-
-class GateRow(Record):
-    """One rule applied to one subject."""
-
-    name: str
-    subject: str
-    """A domain, or what the rule is about."""
-    measured: float | None
-    """Null where it was not measured."""
-    low: float | None
-    high: float | None
-    floor: float | None
-    outcome: Outcome
-    reason: str
+_ALPHA = "α = accepted ÷ tested draft tokens"
+# The twin's draft is not quantized: another engine, and perhaps another number of GPUs.
+_TWIN_MAY_DIFFER = ("streamed", "modes", "concurrency")
 
 
 class Judgement(Record):
@@ -46,6 +40,8 @@ class Judgement(Record):
     """Domain to reason."""
     alpha: Estimate | None
     """α over the domains that keep speculation: what the release floor judges."""
+    alpha_is_bound: bool = False
+    """Only accepted ÷ emitted was measured, which α cannot be below."""
     speedup: Estimate | None
     """Throughput with ÷ without speculation over the domains that keep it, at the declared concurrency."""
 
@@ -56,7 +52,7 @@ class Judgement(Record):
 
     def headline(self) -> str:
         """The verdict in one line, with what decided it."""
-        blocking = [r for r in self.rows if r.outcome == self.verdict and self.verdict != "pass"]
+        blocking = [r for r in self.rows if _counts_as(r.outcome) == self.verdict and self.verdict != "pass"]
         if not blocking:
             off = f"; without speculation: {', '.join(self.switched_off)}" if self.switched_off else ""
             return f"PASS: speculation is released for {', '.join(self.kept)}{off}"
@@ -64,206 +60,129 @@ class Judgement(Record):
         return f"{self.verdict.upper()}: {blocking[0].subject}: {blocking[0].reason}{more}"
 
 
-def judge(result: ResultDocument, gates: Gates) -> Judgement:
-    """Apply every gate. The same result and gates give the same judgement, always."""
-    seed = result.conditions.seed
-    switched_off = {
-        d.domain: reason for d in result.domains if (reason := _why_off(d.figures.alpha, gates.domain_alpha))
-    }
-    kept = [d for d in result.domains if d.domain not in switched_off]
-    alpha = alpha_over((row for d in kept for row in d.rows), seed)
-    speedup = speedup_over([d.figures for d in kept], seed)
+def judge(
+    result: ResultDocument,
+    gates: Gates,
+    baseline: ResultDocument | None = None,
+    *,
+    twin: ResultDocument | None = None,
+    allow_different: Collection[str] = (),
+) -> Judgement:
+    """Apply every rule.
+
+    `baseline` is the result that this one must not fall behind; `twin` one of the same pair with a draft that is not
+    quantized. `allow_different` names conditions in which they may differ (ConfigError for one that there is not).
+    """
+    evidence = Evidence(result, gates)
+    off = {name: _why_off(evidence.by_domain[name], gates.domain_alpha) for name in evidence.switched_off}
     rows = (
-        *_evidence(result),
-        *(_domain_row(d, gates.domain_alpha, switched_off) for d in result.domains),
-        _release_row(alpha, kept, gates.release_alpha),
-        *(_equality_row(d, gates) for d in result.domains),
-        _speed_row(speedup, kept, gates.min_speedup, result),
+        *evidence_rows(result),
+        *alarms(result, gates),
+        *(_domain_row(d, evidence, off) for d in result.domains),
+        _release_row(evidence),
+        *(equality_row(d, gates) for d in result.domains),
+        *quality_rows(result, gates),
+        *apply(evidence),
+        *_against_others(evidence, baseline, twin, allow_different),
     )
-    outcomes = {row.outcome for row in rows}
+    outcomes = {_counts_as(row.outcome) for row in rows}
+    found = evidence.alpha
     return Judgement(
         verdict=next((v for v in _PRECEDENCE if v in outcomes), "pass"),
         rows=rows,
-        kept=tuple(d.domain for d in kept),
-        switched_off=switched_off,
-        alpha=alpha,
-        speedup=speedup,
+        kept=tuple(d.domain for d in evidence.kept),
+        switched_off=off,
+        alpha=None if found is None else _estimate(found.interval, evidence),
+        alpha_is_bound=found is not None and found.bound,
+        speedup=_estimate(evidence.speedup, evidence),
     )
 
 
-def interval_text(found: Estimate | None, digits: int = 2) -> str:
-    """`0.70 [0.64, 0.75]`, or `not measured`."""
-    if found is None:
-        return "not measured"
-    ends = (
-        "no interval" if found.low is None or found.high is None else f"{found.low:.{digits}f}, {found.high:.{digits}f}"
-    )
-    return f"{found.point:.{digits}f} [{ends}]"
+def _against_others(
+    evidence: Evidence, baseline: ResultDocument | None, twin: ResultDocument | None, allowed: Collection[str]
+) -> Iterator[GateRow]:
+    result = evidence.result
+    others = [other for other in (baseline, twin) if other is not None]
+    known = frozenset().union(*(keys(result, other) for other in others))
+    if unknown := sorted(set(allowed) - known):
+        there = ", ".join(sorted(known)) or "none: there is no baseline"
+        raise ConfigError("no such condition to allow", found=unknown[0], expected=there)
+    if baseline is not None:
+        comparable = comparable_row(result, baseline, allowed, "baseline")
+        yield comparable
+        if comparable.outcome == "pass":
+            yield from regressions(evidence, baseline)
+    if twin is not None:
+        comparable = comparable_row(result, twin, (*allowed, *_TWIN_MAY_DIFFER), "twin")
+        yield comparable
+        if comparable.outcome == "pass":
+            yield from regressions(evidence, twin, twin=True)
 
 
-def _against(found: Estimate | None, floor: float) -> str:
-    """The interval in words, with as many digits as show on which side of the floor its ends lie."""
-    ends = [] if found is None else [end for end in (found.low, found.high) if end is not None]
-    hidden = any(round(end, 2) == round(floor, 2) != end for end in ends)
-    return interval_text(found, 4 if hidden else 2)
+def _counts_as(outcome: Outcome) -> str:
+    """What was to be judged and was not measured is undecided."""
+    return "undecided" if outcome == "not measured" else outcome
 
 
-def _why_off(alpha: Estimate | None, floor: float) -> str:
-    """Why a domain is served without speculation; empty where it keeps it."""
+def _why_off(alpha: Acceptance | None, floor: float) -> str:
+    """Why a domain is served without speculation."""
     if alpha is None:
         return "α was not measured"
-    if alpha.low is not None and alpha.low >= floor:
-        return ""
-    return f"α {_against(alpha, floor)} does not lie wholly at or above {floor:g}"
+    return f"{_named(alpha)} {against(alpha.interval, floor)} does not lie wholly at or above {floor:g}"
 
 
-def _evidence(result: ResultDocument) -> Iterator[GateRow]:
-    """One row for each problem of the evidence, or one that says there is none."""
-    for problem in result.problems:
-        times = f" ({problem.count} times)" if problem.count > 1 else ""
-        dead = problem.code == _NEVER_ACCEPTED
-        yield _row(
-            "evidence", problem.domain, "off" if dead else "invalid", f"{problem.code}: {problem.message}{times}"
-        )
-    if not result.problems:
-        yield _row("evidence", "all domains", "pass", "counters, tokens and totals agree; speculation ran")
+def _named(alpha: Acceptance) -> str:
+    return "α, of which only accepted ÷ emitted is known as a lower bound," if alpha.bound else "α"
 
 
-def _domain_row(domain: DomainResult, floor: float, switched_off: dict[str, str]) -> GateRow:
-    alpha = domain.figures.alpha
-    off = switched_off.get(domain.domain)
-    reason = f"served without speculation: {off}" if off else f"α {_against(alpha, floor)} above {floor:g}"
-    return _row("domain α", domain.domain, "off" if off else "pass", reason, alpha, floor)
+def _domain_row(domain: DomainResult, evidence: Evidence, off: dict[str, str]) -> GateRow:
+    floor, name = evidence.gates.domain_alpha, domain.domain
+    alpha = evidence.by_domain[name]
+    outcome: Outcome = "off" if name in off else "pass"
+    reason = f"served without speculation: {off.get(name)}"
+    if alpha is not None and name not in off:
+        reason = f"{_named(alpha)} {against(alpha.interval, floor)} above {floor:g}"
+    found = None if alpha is None else alpha.interval
+    return make_row(
+        "domain.alpha", "domain α", name, outcome, reason, found, floor, reads=_ALPHA, level=evidence.level()
+    )
 
 
-def _release_row(alpha: Estimate | None, kept: Sequence[DomainResult], floor: float) -> GateRow:
-    if not kept:
-        return _row("release α", "release", "fail", "no domain keeps speculation", None, floor)
+def _release_row(evidence: Evidence) -> GateRow:
+    floor, kept, alpha = evidence.gates.release_alpha, evidence.kept, evidence.alpha
+    if not kept or alpha is None:
+        return _none_kept(evidence)
+    outcome = floor_outcome(alpha.interval, floor)
+    if alpha.bound and outcome == "fail":
+        outcome = "undecided"  # α itself may be higher
+    words = {"pass": "at or above", "fail": "below", "undecided": "cannot be told from"}
     names = ", ".join(d.domain for d in kept)
-    outcome = _side(alpha, floor)
-    words = {"pass": "at or above", "fail": "below", "undecided": "cannot be told from"}
-    reason = f"α over {names} {_against(alpha, floor)} {words.get(outcome, 'against')} {floor:g}"
+    reason = f"{_named(alpha)} over {names} {against(alpha.interval, floor)} {words[outcome]} {floor:g}"
     if outcome == "undecided":
-        reason += f"; {'more prompts narrow the interval' if alpha else 'nothing was measured'}"
-    return _row("release α", "release", outcome, reason, alpha, floor)
+        reason += "; a server that reports rounds decides" if alpha.bound else "; more prompts narrow the interval"
+    level = evidence.level()
+    return make_row(
+        "release.alpha", "release α", "release", outcome, reason, alpha.interval, floor, reads=_ALPHA, level=level
+    )
 
 
-def _side(found: Estimate | None, floor: float) -> Literal["pass", "fail", "undecided"]:
-    """Where the whole interval lies."""
-    if found is None or found.low is None or found.high is None:
-        return "undecided"
-    if found.low >= floor:
-        return "pass"
-    return "fail" if found.high < floor else "undecided"
+def _none_kept(evidence: Evidence) -> GateRow:
+    """A clear no only where every domain is below its floor for certain."""
+    gates = evidence.gates
+    edges = [
+        name
+        for name, alpha in evidence.by_domain.items()
+        if alpha is not None and (alpha.bound or alpha.interval.high >= gates.domain_alpha)
+    ]
+    outcome: Outcome = "undecided" if edges else "fail"
+    reason = "no domain keeps speculation"
+    if edges:
+        reason += f"; more prompts may show that {', '.join(edges)} can"
+    return make_row("release.alpha", "release α", "release", outcome, reason, None, gates.release_alpha, reads=_ALPHA)
 
 
-def _equality_row(domain: DomainResult, gates: Gates) -> GateRow:
-    """Over switched-off domains too: a wrong text is a fault of the pipeline, not of the draft."""
-    found = domain.exactness
+def _estimate(found: Interval | None, evidence: Evidence) -> Estimate | None:
     if found is None:
-        return _row("greedy equality", domain.domain, "not judged", "not measured: answers were sampled")
-    undiagnosed = sum(d.kind == "undiagnosed" for d in found.differences)
-    # By the gap, not by the recorded kind: a result may be judged again with another tolerance.
-    ties = sum(d.gap is not None and d.gap <= gates.near_tie for d in found.differences)
-    real = len(found.differences) - ties - undiagnosed
-    named = ((ties, f"at a near-tie (gap ≤ {gates.near_tie:g})"), (real, "really different"))
-    parts = [f"{count} {name}" for count, name in (*named, (undiagnosed, "undiagnosed")) if count]
-    reason = ", ".join([f"{found.equal} of {found.compared} texts equal", *parts])
-    share = found.equal / found.compared if found.compared else None
-    outcome: Outcome
-    if gates.greedy_equality == "off":
-        outcome, reason = "not judged", f"{reason}; gates.greedy_equality is off"
-    elif not found.compared:
-        outcome = "undecided"
-    elif gates.greedy_equality == "exact":
-        outcome = "pass" if found.equal == found.compared else "fail"
-    elif real:
-        outcome = "fail"
-    else:
-        outcome = "undecided" if undiagnosed else "pass"
-    row = _row("greedy equality", domain.domain, outcome, reason)
-    return row.model_copy(update={"measured": share})
-
-
-def _speed_row(
-    speedup: Estimate | None, kept: Sequence[DomainResult], floor: float | None, result: ResultDocument
-) -> GateRow:
-    conditions = result.conditions
-    at = f"{conditions.concurrency} in flight, K={conditions.k}, {conditions.backend} backend on {conditions.gpu}"
-    if not kept:
-        return _row("speed-up", "release", "not judged", "no domain keeps speculation", None, floor)
-    short = _smallest_block(kept)
-    if short is not None and short < conditions.concurrency:
-        at += f", never reached: a block had {short} requests, measure more prompts"
-        outcome: Outcome = "undecided"
-    else:
-        outcome = "not judged" if floor is None else _side(speedup, floor)
-    if floor is None:
-        reason = f"gates.min_speedup is unset; {_speed_words(speedup, kept, result)} ({at})"
-        return _row("speed-up", "release", "not judged", reason, speedup, None)
-    words = {"pass": "at or above", "fail": "below", "undecided": "cannot be told from"}
-    return _row(
-        "speed-up", "release", outcome, f"{_against(speedup, floor)} {words[outcome]} {floor:g} ({at})", speedup, floor
-    )
-
-
-def _smallest_block(kept: Sequence[DomainResult]) -> int | None:
-    """Requests of the smallest block: no more than that can have been in flight."""
-    return min((b.requests for d in kept if d.figures.speculative for b in d.figures.speculative.blocks), default=None)
-
-
-def _speed_words(speedup: Estimate | None, kept: Sequence[DomainResult], result: ResultDocument) -> str:
-    """The measured speed-up and, from the measured times, why it is what it is."""
-    if speedup is None:
-        return "not measured"
-    words = f"measured {interval_text(speedup)}× the target-only throughput"
-    round_seconds, token_seconds, tokens = _times(kept)
-    if round_seconds is None or token_seconds is None or tokens is None:
-        return words
-    words += (
-        f": a round took {1000 * round_seconds:.1f} ms and emitted {tokens:.2f} tokens, a target-only token took "
-        f"{1000 * token_seconds:.1f} ms, so a round must emit {round_seconds / token_seconds:.2f} to pay"
-    )
-    loses = speedup.point < 1.0 and round_seconds > tokens * token_seconds
-    if loses and result.conditions.backend == "reference":
-        beyond = 1000 * (round_seconds - token_seconds)
-        words += (
-            f"; beyond one target step a round spends {beyond:.1f} ms on drafting and on calls between client, "
-            "pipeline and engines, more than the steps it saves on a model this fast: the reference backend shows "
-            "that the pair works, not what it gains on a GPU"
-        )
-    return words
-
-
-def _times(kept: Sequence[DomainResult]) -> tuple[float | None, float | None, float | None]:
-    """(seconds a round, seconds a target-only token, tokens a round), over requests; prompt processing is in both."""
-    rows = [r for d in kept for r in d.rows if r.speculative and r.target_only and r.rounds and r.emitted]
-    rounds = sum(r.rounds or 0 for r in rows)
-    plain_tokens = sum(r.target_only.output_tokens for r in rows if r.target_only)
-    if not rounds or not plain_tokens:
-        return None, None, None
-    return (
-        sum(r.speculative.seconds for r in rows if r.speculative) / rounds,
-        sum(r.target_only.seconds for r in rows if r.target_only) / plain_tokens,
-        sum(r.emitted or 0 for r in rows) / rounds,
-    )
-
-
-def _row(
-    name: str,
-    subject: str,
-    outcome: Outcome,
-    reason: str,
-    found: Estimate | None = None,
-    floor: float | None = None,
-) -> GateRow:
-    return GateRow(
-        name=name,
-        subject=subject,
-        measured=None if found is None else found.point,
-        low=None if found is None else found.low,
-        high=None if found is None else found.high,
-        floor=floor,
-        outcome=outcome,
-        reason=reason,
-    )
+        return None
+    row = make_row("", "", "", "pass", "", found)
+    return Estimate(point=found.point, low=row.low, high=row.high, n=found.n, level=evidence.level())

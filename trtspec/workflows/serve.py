@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
-from collections.abc import Callable, Iterator
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from trtspec.config import RunConfig
-from trtspec.errors import ConfigError, MissingError, context
+from trtspec.errors import ConfigError, MissingError, ServingError, context
 from trtspec.store import read_manifest, staleness
 from trtspec.versions import USE_CONTAINER
 from trtspec.workflows.build import Build
 
 if TYPE_CHECKING:
     from trtspec.triton.server import TritonServer
+
+OTHER_POLICY = "TRTSPEC_POLICY"
+"""Read by the pipeline's model."""
 
 
 @contextmanager
@@ -26,7 +31,20 @@ def serving(config: RunConfig, note: Callable[[str], None]) -> Iterator[TritonSe
 
 
 @contextmanager
-def serving_on(config: RunConfig, repository: Path, note: Callable[[str], None]) -> Iterator[TritonServer]:
+def measured_serving(config: RunConfig, repository: Path, note: Callable[[str], None]) -> Iterator[TritonServer]:
+    """The same without the policy in force: it would limit what is measured to decide it."""
+    policy = {"version": 1, "default": {"draft_len": config.speculation.max_draft_len}, "tasks": {}}
+    with tempfile.TemporaryDirectory(prefix="trtspec-") as folder:
+        free = Path(folder) / "policy.json"
+        free.write_text(json.dumps(policy), encoding="utf-8")
+        with serving_on(config, repository, note, {OTHER_POLICY: str(free)}) as server:
+            yield server
+
+
+@contextmanager
+def serving_on(
+    config: RunConfig, repository: Path, note: Callable[[str], None], environment: Mapping[str, str] | None = None
+) -> Iterator[TritonServer]:
     """A running, ready server; stopped with everything it started when the block ends, however it ends."""
     from trtspec.triton.server import TritonServer
 
@@ -41,9 +59,16 @@ def serving_on(config: RunConfig, repository: Path, note: Callable[[str], None])
 
             builder_for(config).require(config)  # the server would say it too: late, and in many lines
         how = _through_mpi(config, repository) if config.engine.backend == "tensorrt" else {}
+        how["environment"] = {**how.get("environment", {}), **(environment or {})}
         note(f"Starting Triton on {repository} (log: {log})")
-        with TritonServer.start(repository, config.serving, log, **how) as server:
-            yield server
+        with TritonServer.start(repository, config.serving, log, note=note, **how) as server:
+            if server.without_draft:
+                note(f"Without speculation: {server.without_draft}")
+            try:
+                yield server
+            except ServingError:
+                server.check(draft=False)  # a request that failed because the server has died: then that is said
+                raise
 
 
 def _through_mpi(config: RunConfig, repository: Path) -> dict[str, Any]:

@@ -1,31 +1,30 @@
-"""validate: serve → measure → judge → report, and the serving policy that follows from a pass."""
+"""validate: serve → measure → judge → report → record, and the serving policy that follows from a pass."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from trtspec.config import RunConfig
 from trtspec.errors import ConfigError, EvidenceError, context
-from trtspec.measurement.chat import ChatTemplate
-from trtspec.measurement.exactness import compare
-from trtspec.measurement.load import measure
-from trtspec.measurement.prompts import Prompt, load_all
 from trtspec.measurement.result import ResultDocument
-from trtspec.measurement.summary import build_result
+from trtspec.release import signing
 from trtspec.release.gates import Judgement, judge
 from trtspec.release.policy import write_policy
+from trtspec.release.provenance import write_record
+from trtspec.release.record import record_of
 from trtspec.release.report import write_report
-from trtspec.store import lock, read_manifest
-from trtspec.triton.pipeline import PREPROCESSING
+from trtspec.release.signing import Signer
+from trtspec.release.stopping import stopper
+from trtspec.store import lock, read_manifest, write_atomic
 from trtspec.triton.repository import POLICY_FILE
+from trtspec.workflows.measure import Decide, measured_on, prepared
 from trtspec.workflows.reporter import Reporter, Silent
-from trtspec.workflows.serve import current_repository, serving_on
+from trtspec.workflows.serve import current_repository, measured_serving
 
-if TYPE_CHECKING:
-    from trtspec.triton.server import TritonServer
+INTERRUPTED = "interrupted.json"
+"""What was measured until Ctrl-C; no reports, record or policy follow from it."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +36,8 @@ class Validation:
     report: Path
     policy: Path | None
     """The policy file, where the verdict allowed one to be written."""
+    record: Path
+    """The release record; its provenance and signatures lie beside it."""
 
     @property
     def exit_code(self) -> int:
@@ -50,51 +51,51 @@ class Validation:
             "judgement": self.judgement.model_dump(mode="json"),
             "report": self.report,
             "policy": self.policy,
+            "record": self.record,
         }
 
 
-def validate(config: RunConfig, reporter: Reporter | None = None) -> Validation:
-    """Measure the built pair on its prompts and judge it. Bad prompts are found before the server starts."""
+def validate(
+    config: RunConfig,
+    reporter: Reporter | None = None,
+    signer: Signer | None = None,
+    baseline: ResultDocument | None = None,
+) -> Validation:
+    """Measure the built pair on its prompts and judge it. Bad prompts are found before the server starts.
+
+    `baseline` is a result that this one must not fall behind.
+    """
     reporter = reporter or Silent()
+    if signer is not None:
+        signing.require(signer.tool)
     if config.engine.backend == "pytorch":
         raise ConfigError(
-            "validate measures the engine path; it does not speak to the LLM API's model yet",
-            found="engine.backend: pytorch", expected="reference or tensorrt", fix="docs/llm-api.md says what there is",
+            "validate compares both modes on one server; the LLM API has one mode to a server",
+            found="engine.backend: pytorch", expected="reference or tensorrt",
+            fix="use `trtspec measure --url … --target-only-url …`, then `trtspec gate`",
         )  # fmt: skip
     repository = current_repository(config, reporter.note)
-    # The template that is deployed, not the one beside the weights.
-    template = ChatTemplate.read(repository / PREPROCESSING / "1" / "tokenizer")
-    prompts = load_all(config.validation, template)
+    asked = prepared(config, reporter)
     measured = read_manifest(repository)
-    with serving_on(config, repository, reporter.note) as server, context(stage="measure"):
-        result = _measure(config, prompts, server, reporter)
-    judgement = judge(result, config.gates)
+    with measured_serving(config, repository, reporter.note) as server, context(stage="measure"):
+        result = measured_on(config, server, asked, reporter, decide=_decide(config, baseline))
+    if result.interrupted:
+        # Not over the result of the validation before: its record still stands.
+        write_atomic(config.report_dir / INTERRUPTED, result.model_dump_json(indent=1) + "\n")
+        reporter.note(f"Interrupted; what was measured is in {config.report_dir / INTERRUPTED}")
+        raise KeyboardInterrupt
+    judgement = judge(result, config.gates, baseline)
     report = write_report(config.report_dir, result, judgement, config.gates)
     policy = _apply_policy(repository, measured, result, judgement)
-    return Validation(result, judgement, report, policy)
+    record = _record(config, result, judgement, policy)
+    if signer is not None:
+        signer.sign(config.report_dir, repository)
+    return Validation(result, judgement, report, policy, record)
 
 
-def _measure(config: RunConfig, prompts: Sequence[Prompt], server: TritonServer, reporter: Reporter) -> ResultDocument:
-    from trtspec.triton.client import TritonClient
-
-    def client() -> TritonClient:
-        return TritonClient(server.grpc_url, config.validation.request_timeout)
-
-    reporter.note(f"Measuring {len(prompts)} prompts twice, {config.validation.concurrency} in flight")
-    samples = measure(
-        client,
-        prompts,
-        config.validation,
-        config.speculation.k,
-        lambda done, total, _what: reporter.progress("requests", done, total),
-        use_draft_logits=config.speculation.acceptance == "logits",
-    )
-    server.check()
-    with client() as one:
-        exactness = compare(
-            one, prompts, samples, temperature=config.validation.temperature, near_tie=config.gates.near_tie
-        )
-    return build_result(config, prompts, samples, exactness)
+def _decide(config: RunConfig, baseline: ResultDocument | None) -> Decide | None:
+    """Who says when enough was measured; nobody, where all prompts are to be asked."""
+    return partial(stopper, config, baseline=baseline) if config.validation.stop_early else None
 
 
 def _apply_policy(
@@ -115,3 +116,9 @@ def _apply_policy(
             return None
         write_policy(repository / POLICY_FILE, result, judgement)
     return repository / POLICY_FILE
+
+
+def _record(config: RunConfig, result: ResultDocument, judgement: Judgement, policy: Path | None) -> Path:
+    """Of a fail too: what was tried, and on which files. A signature of an earlier record is worth nothing now."""
+    signing.remove(config.report_dir)
+    return write_record(config.report_dir, record_of(config, result, judgement, policy_written=policy is not None))
