@@ -1,13 +1,15 @@
 """Predicted against measured speed-up, K = 1 … 8, through Triton, with the widened target.
 
-One server; steps are timed once with K = 4 (docs/choosing-k.md), acceptance by position is that of K = 8, and each K is
-measured in turns with the target alone. So seven of the eight predictions are for rounds whose overhead was never
-timed, and seven for an acceptance that was never counted. Two errors: of whole requests, prompts included, which is
-what the measured speed-up means; and of decoding alone, from the time per token behind the first piece.
+One server; steps are timed once, whole rounds with K = 1, 4 and 8 (docs/choosing-k.md), acceptance by position is that
+of K = 8, and each K is measured in turns with the target alone. So five of the eight predictions are for rounds that
+were never timed, and seven for an acceptance that was never counted. More requests at once need many more prompts: a
+block of fewer prompts than may be in flight is none of that load. Two errors: of whole requests, prompts
+included, as the measured speed-up has them; and of decoding alone, by the time per token behind the first piece.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import statistics
 import sys
@@ -17,7 +19,7 @@ from pathlib import Path
 from benchmarks import serving_pair as served
 from benchmarks.common import ROOT, conditions, print_table, workspace
 from trtspec.measurement.parts import StepCosts
-from trtspec.measurement.result import ResultDocument
+from trtspec.measurement.result import AnswerRow, ResultDocument
 from trtspec.release.policies.prediction import ALL, Predictor, predictor
 from trtspec.workflows.measure import Running
 from trtspec.workflows.reporter import Silent
@@ -37,21 +39,20 @@ class Lines(Silent):
 
 def main() -> None:
     """Print the table, write the document; exit 1 above the limit."""
-    import argparse
-
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--prompts", type=int, default=5, help="of each domain")
-    parser.add_argument("--tokens", type=int, default=64, help="longest answer")
+    parser.add_argument("--prompts", type=int, default=6, help="of each domain")
+    parser.add_argument("--tokens", type=int, default=48, help="longest answer")
     parser.add_argument("--concurrency", type=int, default=1)
     parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--keep", type=Path, help="keep the result documents in this folder")
     args = parser.parse_args()
-    results = measured(args.prompts, args.tokens, args.concurrency)
+    results = measured(args.prompts, args.tokens, args.concurrency, args.keep)
     rows = table(results)
-    report(rows, results, args.out)
+    report(rows, results, args)
     raise SystemExit(int(statistics.mean(abs(r["error"]) for r in rows) > LIMIT))
 
 
-def measured(prompts: int, tokens: int, concurrency: int) -> Sequence[ResultDocument]:
+def measured(prompts: int, tokens: int, concurrency: int, keep: Path | None) -> Sequence[ResultDocument]:
     """A document for each K."""
     sets = [f"{{path: {file}, domain: {file.stem}, limit: {prompts}}}" for file in _files()]
     overrides = [
@@ -67,7 +68,10 @@ def measured(prompts: int, tokens: int, concurrency: int) -> Sequence[ResultDocu
         with served.serve(config) as server:
             metrics = server.metrics_url.removeprefix("http://").partition("/")[0]
             where = Running(server.grpc_url, metrics=metrics)
-            return sweep(config, range(1, 9), folder / "sweep", Lines(), where).results
+            found = sweep(config, range(1, 9), keep or folder / "sweep", Lines(), where)
+    if found.interrupted:
+        raise SystemExit(130)
+    return found.results
 
 
 def _files() -> list[Path]:
@@ -112,18 +116,23 @@ def _predicted(made: Predictor | None, k: int) -> float:
 
 
 def decoding_gain(result: ResultDocument) -> float:
-    """Seconds of the same tokens behind the first piece, target alone ÷ with drafts."""
-    alone = drafting = 0.0
-    for row in (r for d in result.domains for r in d.rows):
-        if row.target_only is None or row.speculative is None:
+    """Seconds a token behind the first piece, target alone ÷ with drafts, each over all answers."""
+    rows = [r for d in result.domains for r in d.rows]
+    return _token_seconds([r.target_only for r in rows]) / _token_seconds([r.speculative for r in rows])
+
+
+def _token_seconds(answers: Sequence[AnswerRow | None]) -> float:
+    seconds = tokens = 0.0
+    for answer in answers:
+        if answer is None or answer.first_token_seconds is None or not answer.per_token_seconds:
             continue
-        if row.target_only.per_token_seconds is not None and row.speculative.per_token_seconds is not None:
-            alone += row.target_only.per_token_seconds * row.speculative.output_tokens
-            drafting += row.speculative.per_token_seconds * row.speculative.output_tokens
-    return alone / drafting
+        took = answer.seconds - answer.first_token_seconds
+        seconds += took
+        tokens += took / answer.per_token_seconds
+    return seconds / tokens
 
 
-def report(rows: Sequence[dict[str, float]], results: Sequence[ResultDocument], out: Path) -> None:
+def report(rows: Sequence[dict[str, float]], results: Sequence[ResultDocument], args: argparse.Namespace) -> None:
     """The table and the document."""
     errors = {name: statistics.mean(abs(r[name]) for r in rows) for name in ("error", "decoding_error")}
     shown = [
@@ -141,9 +150,10 @@ def report(rows: Sequence[dict[str, float]], results: Sequence[ResultDocument], 
     costs = results[0].costs
     assert isinstance(costs, StepCosts)
     document = {
-        "command": " ".join(["python -m benchmarks.prediction", *sys.argv[1:]]),
+        "command": f"python -m benchmarks.prediction --prompts {args.prompts} --tokens {args.tokens} "
+        f"--concurrency {args.concurrency}",
         "conditions": conditions(),
-        "measured": results[0].conditions.summary(),
+        "measured": results[0].conditions.summary().removeprefix("K=1, "),
         "prompts": sum(d.prompts for d in results[0].domains),
         "limit": LIMIT,
         "mean_absolute_error": round(errors["error"], 4),
@@ -151,7 +161,7 @@ def report(rows: Sequence[dict[str, float]], results: Sequence[ResultDocument], 
         "rows": [{name: round(value, 4) for name, value in row.items()} for row in rows],
         "costs": costs.model_dump(mode="json"),
     }
-    out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    args.out.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -88,5 +88,5 @@ def test_files_and_functions_stay_small(path: Path) -> None:
 STDLIB = {
     *("__future__", "bisect", "collections", "concurrent", "contextlib", "dataclasses", "functools", "itertools"),
     *("json", "pathlib", "queue", "threading", "time", "traceback", "typing", "uuid", "asyncio", "weakref", "re", "os"),
-    *("hashlib", "secrets", "logging", "math", "sys"),
+    *("hashlib", "secrets", "logging", "math", "sys", "ctypes", "datetime"),
 }

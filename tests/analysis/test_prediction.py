@@ -24,7 +24,7 @@ from trtspec.analysis.simulation import rounds as replay
 
 
 def times(**changes: Any) -> StepTimes:
-    base: dict[str, Any] = {"token": 1.0, "draft": 0.1, "verify": {0: 1.0, 4: 1.4, 8: 2.2}, "overhead": 0.3}
+    base: dict[str, Any] = {"token": 1.0, "draft": 0.1, "verify": {0: 1.0, 4: 1.4, 8: 2.2}, "overhead": {4: 0.3}}
     return StepTimes(**(base | changes))
 
 
@@ -32,7 +32,8 @@ def test_a_round_is_its_steps_and_its_overhead() -> None:
     assert times().round(4) == pytest.approx(4 * 0.1 + 1.4 + 0.3)
     assert times().verifying(2) == pytest.approx(1.2)
     assert times().verifying(6) == pytest.approx(1.8)
-    assert times(overhead=-5.0).round(4) == pytest.approx(1.4)
+    assert times(overhead={2: 0.1, 6: 0.5}).round(3) == pytest.approx(3 * 0.1 + 1.3 + 0.2)
+    assert times(overhead={4: -5.0}).round(4) == pytest.approx(1.4 / 4)
     with pytest.raises(ValueError, match="at most 8"):
         times().verifying(9)
     with pytest.raises(ValueError, match="not step times"):
@@ -47,7 +48,7 @@ def test_steps_of_counted_rounds() -> None:
 
 def test_a_draft_of_fifteen_hundredths_at_five_needs_1_75_tokens_a_round() -> None:
     """Steps alone, v = 1, o = 0: a round takes 1.75 target steps."""
-    cost = times(draft=0.15, verify={0: 1.0, 5: 1.0}, overhead=0.0).round(5)
+    cost = times(draft=0.15, verify={0: 1.0, 5: 1.0}, overhead={5: 0.0}).round(5)
     assert cost == pytest.approx(1.75)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pytest
@@ -107,6 +107,7 @@ def test_what_a_call_costs_is_in_no_step(concurrency: int) -> None:
     )
     assert found.token.seconds == pytest.approx(STEP + CALL)
     assert found.overhead.seconds == pytest.approx(ADDED)
+    assert {k: c.seconds for k, c in found.overheads.items()} == pytest.approx(dict.fromkeys((1, 4, 8), ADDED))
     assert (found.concurrency, found.k, len(made)) == (concurrency, 4, concurrency)
     assert found.target_step.n == 3 * concurrency
     assert found.overhead.n == module.ANSWERS * concurrency
@@ -143,8 +144,11 @@ def test_noise_larger_than_a_step_is_no_step() -> None:
 def test_answers_that_say_nothing_are_left_out() -> None:
     request = GenerateRequest("x", 1, draft_len=4)
     short = Server().generate("tensorrt_llm_bls", request)
-    known = StepTimes(token=1.0, draft=0.1, verify={0: 1.0, 4: 1.0}, overhead=0.0)
+    known = StepTimes(token=1.0, draft=0.1, verify={0: 1.0, 4: 1.0}, overhead={4: 0.0})
     assert overhead_of(short, known) is None
+    long = Server().generate("tensorrt_llm_bls", GenerateRequest("x", 20, draft_len=4))
+    assert overhead_of(long, known) is not None
+    assert overhead_of(long, replace(known, verify={0: 1.0, 2: 1.0})) is None
     assert token_seconds(Server().generate("ensemble", GenerateRequest("x", 1))) is None
 
 

@@ -12,7 +12,7 @@ from trtspec.errors import ServingError
 from trtspec.measurement.endpoints import of_llm_api, of_pair
 from trtspec.measurement.load import measure
 from trtspec.measurement.records import Answer, Samples, total
-from trtspec.measurement.scrape import OURS, REQUESTS, CounterWatch, Metrics, compare, memory, risen
+from trtspec.measurement.scrape import OURS, REQUESTS, CounterWatch, Metrics, compare, memory, risen, settled
 
 PAIR = of_pair(FakeClient, 4)
 
@@ -145,3 +145,15 @@ def test_a_rise_is_over_all_labels_that_are_not_asked_for() -> None:
 def test_the_fullest_device(page: Any, device: str | None, headroom: float | None) -> None:
     found = memory(page)
     assert (found and found.device, found and found.headroom) == (device, headroom)
+
+
+def test_counters_of_requests_that_have_just_ended_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are published late, and would be taken for those of the measurement."""
+    waits: list[float] = []
+    monkeypatch.setattr("trtspec.measurement.scrape.time.sleep", waits.append)
+    labels = (("model", "tensorrt_llm_bls"),)
+    pages = iter([{"trtspec_rounds_total": {labels: float(n)}} for n in (7, 9, 9, 11)])
+    assert settled(lambda: next(pages), {"trtspec_rounds_total": {labels: 5.0}})["trtspec_rounds_total"][labels] == 9.0
+    assert len(waits) == 3
+    unused = {"trtspec_rounds_total": {labels: 0.0}}
+    assert settled(lambda: pytest.fail("nothing to wait for"), unused) == unused

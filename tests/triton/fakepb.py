@@ -32,7 +32,7 @@ class Tensor:
 class TritonError:
     """An error with its code."""
 
-    INVALID_ARG, CANCELLED, UNAVAILABLE = "INVALID_ARG", "CANCELLED", "UNAVAILABLE"
+    INVALID_ARG, CANCELLED, UNAVAILABLE, INTERNAL = "INVALID_ARG", "CANCELLED", "UNAVAILABLE", "INTERNAL"
 
     def __init__(self, message: str, code: str = "INTERNAL") -> None:
         self._message, self._code = message, code
@@ -118,6 +118,7 @@ class Metric:
         self, page: dict[tuple[str, frozenset[tuple[str, str]]], float], name: str, kind: str, labels: dict[str, str]
     ) -> None:
         self._page, self._key, self._kind = page, (name, frozenset(labels.items())), kind
+        self.observed: list[float] = []
         page.setdefault(self._key, 0.0)
 
     def increment(self, by: float) -> None:
@@ -135,21 +136,31 @@ class Metric:
     def value(self) -> float:
         return self._page[self._key]
 
+    def observe(self, value: float) -> None:
+        if not isinstance(value, float) or self._kind != "HISTOGRAM":
+            raise TypeError("observe(): incompatible function arguments")
+        self.observed.append(value)
+
 
 def family_kind() -> Any:
     """A class MetricFamily with a metrics page of its own, `page`: {(name, labels): value}."""
 
     class MetricFamily:
-        COUNTER, GAUGE = "COUNTER", "GAUGE"
+        COUNTER, GAUGE, HISTOGRAM = "COUNTER", "GAUGE", "HISTOGRAM"
         page: dict[tuple[str, frozenset[tuple[str, str]]], float] = {}  # noqa: RUF012  one page for the module
+        histograms: dict[str, Metric] = {}  # noqa: RUF012
 
         def __init__(self, name: str, description: str, kind: str) -> None:
             assert description
             self._name, self._kind = name, kind
 
-        def Metric(self, labels: dict[str, str]) -> Metric:
+        def Metric(self, labels: dict[str, str], buckets: list[float] | None = None) -> Metric:
             assert all(isinstance(text, str) for pair in labels.items() for text in pair)
-            return Metric(self.page, self._name, self._kind, labels)
+            assert (buckets is not None) is (self._kind == "HISTOGRAM")
+            found = Metric({} if buckets else self.page, self._name, self._kind, labels)
+            if buckets:
+                self.histograms[self._name] = found
+            return found
 
     return MetricFamily
 
@@ -170,7 +181,9 @@ def module(handler: Handler) -> types.ModuleType:
 
         def _response(self, answer: Tensors | Exception) -> InferenceResponse:
             if isinstance(answer, Exception):
-                return InferenceResponse(error=TritonError(f"{answer}\n\nAt:\n  secret/path.py(1): f"))
+                # A ValueError stands for a refusal.
+                code = TritonError.INVALID_ARG if isinstance(answer, ValueError) else TritonError.INTERNAL
+                return InferenceResponse(error=TritonError(f"{answer}\n\nAt:\n  secret/path.py(1): f", code))
             return InferenceResponse([Tensor(n, a) for n, a in answer.items() if n in self._wanted])
 
     class Logger:
@@ -180,7 +193,7 @@ def module(handler: Handler) -> types.ModuleType:
         def log_warn(cls, line: str) -> None:
             cls.lines.append(line)
 
-        log_error = log_info = log_warn
+        log_error = log_info = log_verbose = log_warn
 
     found = types.ModuleType("triton_python_backend_utils")
     found.__dict__.update(

@@ -38,7 +38,7 @@ class Script:
             self.ids.add(request_id)
         if model == "preprocessing":
             (response,) = self.preprocessing.execute([fakepb.Request(tensors)])
-            yield RuntimeError(response.error().message()) if response.has_error() else response.tensors()
+            yield ValueError(response.error().message()) if response.has_error() else response.tensors()
         elif tensors.get("stop", np.zeros(1)).any():
             self.stopped.append(model)
             yield {}
@@ -83,7 +83,9 @@ def _answer(tokens: list[int], tensors: Tensors) -> Tensors:
         "sequence_length": np.array([[len(tokens)]], dtype=np.int32),
     }
     if tensors.get("return_generation_logits", np.zeros(1)).any():
-        found["generation_logits"] = np.eye(VOCAB, dtype=np.float32)[tokens][None, None]
+        # An answer without tokens has logits without width, as the engines'.
+        logits = np.eye(VOCAB, dtype=np.float32)[tokens] if tokens else np.zeros((0, 0), dtype=np.float32)
+        found["generation_logits"] = logits[None, None]
     if tensors.get("return_log_probs", np.zeros(1)).any():
         found["output_log_probs"] = -np.array(tokens, dtype=np.float32)[None, None]
     for i, name in enumerate(("first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns")):

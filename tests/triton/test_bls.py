@@ -286,6 +286,9 @@ def test_the_prompt_is_left_out_unless_asked_for(repository: Path, exclude: bool
         ({"image_url_input": "x"}, "image_url_input: this pipeline takes text only"),
         ({"return_context_logits": True}, "return_context_logits does not go together with draft tokens; "),
         ({"text_input": "x" * 64}, "the prompt has 65 tokens; this server takes at most 64"),
+        ({"text_input": np.array([[b"\xff"]], dtype=np.object_)}, "text_input is not UTF-8 text"),
+        ({"bad_words": np.array([[b"\xff"]], dtype=np.object_)}, "bad_words is not UTF-8 text"),
+        ({"end_id": 260}, "end_id is 260; it must be below 260, the size of the vocabulary"),
         ({"max_tokens": 127}, "the prompt has 2 tokens and max_tokens is 127; "),
     ],
 )

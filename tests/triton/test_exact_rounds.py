@@ -86,7 +86,7 @@ def test_one_seed_for_all_calls_would_not_do(
     bls: dict[str, ModuleType], settings_of: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What the pipeline guards against: an engine that begins its numbers anew judges a token by what drew it."""
-    monkeypatch.setattr(bls["pair"].Pair, "_seed", lambda *_: {})
+    monkeypatch.setattr(bls["asking"].Asking, "_seed", lambda *_: {})
     found = _tested(bls, settings_of, "call", inputs=PLAIN | {"use_draft_logits": True})
     assert found.p < 1e-6
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
-from tests.processes import PROJECT, line, python
+from tests.processes import line, python
 from trtspec.supervisor import remove
 from trtspec.triton import leftovers
 
@@ -75,20 +76,25 @@ def test_what_a_number_means_depends_on_the_boot_and_the_namespace(
 
 
 SWEEPS = """
-import tempfile, sys
+import os, sys, tempfile
 from pathlib import Path
 from trtspec.triton import leftovers
 leftovers.SHARED_MEMORY = Path(sys.argv[1], "shm")
 tempfile.tempdir = str(Path(sys.argv[1], "tmp"))
+if len(sys.argv) > 2:
+    os.setuid(int(sys.argv[2]))
 print(leftovers.sweep(), flush=True)
 """
-OWNS = SWEEPS + """
+OWNS = (
+    SWEEPS
+    + """
 name = leftovers.new_name()
 (leftovers.SHARED_MEMORY / f"{name}-1").touch()
 leftovers.private_folder(name)
 print(name, flush=True)
 sys.stdin.read()
 """
+)
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 
 
@@ -103,12 +109,19 @@ def shared(tmp_path: Path) -> Iterator[Path]:
     return tmp_path
 
 
-def swept(folder: Path, *before: str, **how: int) -> list[str]:
+def swept(folder: Path, *, before: Sequence[str] = (), user: str = "") -> list[str]:
     """What a sweep removes in a process of its own."""
-    command = [*before, sys.executable, "-c", SWEEPS, str(folder)]
-    environ = {**os.environ, "PYTHONPATH": str(PROJECT)}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, **how)  # type: ignore[call-overload]
-    return list(ast.literal_eval(done.stdout))
+    with python(SWEEPS, folder, *filter(None, [user]), before=before) as sweeper:
+        return list(ast.literal_eval(line(sweeper)))
+
+
+@contextlib.contextmanager
+def owner_of_a_name(folder: Path, before: Sequence[str] = ()) -> Iterator[tuple[str, subprocess.Popen[str]]]:
+    """A process that lives and has made a region and a folder, with their name."""
+    with python(OWNS, folder, before=before, stdin=subprocess.PIPE) as owner:
+        assert line(owner) == "[]"
+        yield line(owner), owner
+        owner.kill()
 
 
 def can_have_a_namespace() -> bool:
@@ -118,35 +131,28 @@ def can_have_a_namespace() -> bool:
 @pytest.mark.skipif(not can_have_a_namespace(), reason="needs the right to make a process-id namespace")
 class TestContainersThatShareTheirSharedMemory:
     def test_one_never_sweeps_what_lives_outside(self, shared: Path) -> None:
-        with python(OWNS, shared, stdin=subprocess.PIPE) as owner:
-            assert line(owner) == "[]"
-            name = line(owner)
+        with owner_of_a_name(shared) as (name, owner):
             # No process has the owner's number in there.
-            assert swept(shared, *CONTAINER) == []
+            assert swept(shared, before=CONTAINER) == []
             assert os.listdir(shared / "shm") == [f"{name}-1"]
             owner.kill()
             owner.wait()
-            assert swept(shared, *CONTAINER) == []
+            assert swept(shared, before=CONTAINER) == []
             assert swept(shared) == [name]
 
     def test_nobody_outside_sweeps_what_lives_in_one(self, shared: Path) -> None:
-        with python(OWNS, shared, before=CONTAINER, stdin=subprocess.PIPE) as owner:
-            assert line(owner) == "[]"
-            name = line(owner)
-            assert name.split("-")[2] == "1"
-            # A number that nobody has outside.
-            free = name.replace("-1-", f"-{dead_pid()}-")
+        with owner_of_a_name(shared, CONTAINER) as (name, _):
+            # As if its number in there were one that nobody has outside.
+            free = f"{name.rpartition('-')[0].rpartition('-')[0]}-{dead_pid()}-0123abcd"
             os.rename(shared / "shm" / f"{name}-1", shared / "shm" / f"{free}-1")
             assert swept(shared) == []
-            assert swept(shared, *CONTAINER) == []
+            assert swept(shared, before=CONTAINER) == []
             assert os.listdir(shared / "shm") == [f"{free}-1"]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to become another user")
 def test_another_user_never_sweeps_what_lives(shared: Path) -> None:
-    with python(OWNS, shared, stdin=subprocess.PIPE) as owner:
-        assert line(owner) == "[]"
-        name = line(owner)
-        assert swept(shared, user=65534) == []
+    with owner_of_a_name(shared) as (name, _):
+        assert swept(shared, user="65534") == []
         assert os.listdir(shared / "shm") == [f"{name}-1"]
         assert swept(shared) == []

@@ -85,9 +85,14 @@ def test_a_bias_beyond_the_models_vocabulary_is_refused(tmp_path: Path) -> None:
     ("inputs", "message"),
     [
         ({"QUERY": "x" * 64}, "the prompt has 65 tokens; this server takes at most 64"),
+        ({"QUERY": "x" * 2000}, "the prompt has more than 128 tokens; this server takes at most 64"),
         ({"REQUEST_OUTPUT_LEN": 126}, "3 tokens and max_tokens is 126"),
         ({"REQUEST_OUTPUT_LEN": 0}, "max_tokens is 0"),
         ({"IMAGE_URL": "x"}, "IMAGE_URL: this pipeline takes text only"),
+        (
+            {"EMBEDDING_BIAS_WORDS": ["a", "a"], "EMBEDDING_BIAS_WEIGHTS": [3e38, 3e38]},
+            "embedding_bias_weights of one word add up to more than a number can hold",
+        ),
         ({"EMBEDDING_BIAS_WORDS": ["a"]}, "1 embedding_bias_words and 0 embedding_bias_weights"),
     ],
 )

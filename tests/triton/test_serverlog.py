@@ -7,13 +7,21 @@ from pathlib import Path
 
 import pytest
 
-from trtspec.triton.serverlog import events, first_sentence, port_was_taken, telling_lines
+from trtspec.triton.serverlog import (
+    events,
+    first_sentence,
+    lost_a_lock,
+    model_refused,
+    port_was_taken,
+    telling_lines,
+)
 
 STAMP = "1129 19:47:52.646455 10241"
 NOISE = f"""\
 I{STAMP} model_lifecycle.cc:472] "loading: echo:1"
 W{STAMP} metrics.cc:798] "DCGM unable to start: DCGM initialization error"
 E{STAMP} server.cc:241] "CudaDriverHelper has not been initialized."
+E{STAMP} ensemble_scheduler.cc:1468] "unable to create stream for ensemble: CUDA driver version is insufficient for …"
 """
 AT = r"\n\nAt:\n  /r/echo/1/model.py(1): <module>\n  <frozen importlib._bootstrap>(241): _call\n"
 
@@ -64,6 +72,19 @@ def test_a_port_taken_meanwhile_is_recognised_in_the_last_run_only(tmp_path: Pat
     assert telling_lines(log) == [said]
     log.write_text(log.read_text() + "$ tritonserver --again\n")
     assert not port_was_taken(log)
+
+
+def test_a_lost_lock_is_recognised_in_the_last_run_only_and_not_in_what_a_model_says(tmp_path: Path) -> None:
+    said = "terminate called after throwing an instance of 'boost::interprocess::lock_exception'\n"
+    log = write(tmp_path, said)
+    assert lost_a_lock(log)
+    log.write_text(log.read_text() + f'$ tritonserver --again\nI{STAMP} model.py:3] "{said}"\n')
+    assert not lost_a_lock(log)
+
+
+def test_a_model_that_refuses_is_recognised(tmp_path: Path) -> None:
+    assert model_refused(write(tmp_path, f'I{STAMP} pb_stub.cc:366] "Failed to initialize Python stub: Error: no"\n'))
+    assert not model_refused(write(tmp_path, ""))
 
 
 def test_a_traceback_becomes_its_exception() -> None:

@@ -135,6 +135,7 @@ def test_a_draft_call_that_never_returns_costs_only_its_patience(
     hang["now"] = False
     never.set()
     assert eventually(lambda: model.served.house.breaker.hanging == 0)
+    model.served.draft_timeout = 10.0  # a busy machine may need longer than the patience above
     assert model.mode() == "speculative"
     assert model.served.house.admission.in_flight == 0
     model.served.finalize()
@@ -171,6 +172,36 @@ def test_failures_in_a_row_pause_drafting_for_all(repository: Path) -> None:
     assert model.script.count("tensorrt_llm_draft") == 3
     assert model.counted("trtspec_fallbacks_total", reason="draft-failed") == 5
     assert [event["open"] for event in model.events("breaker")] == [True]
+    model.served.finalize()
+
+
+def test_what_neither_model_takes_is_no_failure_of_the_draft(repository: Path) -> None:
+    wrong = {"now": True}
+
+    def hook(model: str) -> None:
+        if wrong["now"] and model != "preprocessing":
+            raise RuntimeError("no such input")
+
+    model = Model(repository, hook=hook)
+    for _ in range(model.served.house.breaker.FAILURES + 1):
+        request = model.begin()
+        assert eventually(lambda sender=request.sender: bool(sender.finals))  # type: ignore[misc]
+        assert request.sender.sent[-1].error().message() == "no such input"
+    assert model.script.count("tensorrt_llm_draft") == 0  # the hook is before it
+    wrong["now"] = False
+    assert model.mode() == "speculative"
+    assert model.counted("trtspec_fallbacks_total", reason="draft-failed") == 0
+    model.served.finalize()
+
+
+def test_a_prompt_that_is_too_long_is_refused_and_not_failed(repository: Path) -> None:
+    model = Model(repository)
+    request = model.begin(text_input="x" * 64)
+    assert eventually(lambda: bool(request.sender.finals))
+    error = request.sender.sent[-1].error()
+    assert error is not None
+    assert error.code() == "INVALID_ARG"
+    assert model.events("request-end")[-1]["finish"] == "refused"
     model.served.finalize()
 
 

@@ -8,7 +8,9 @@ sent with the same library. Most call `infer`, which Triton allows only for mode
 from __future__ import annotations
 
 import queue
+import re
 import time
+import urllib.request
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -29,6 +31,7 @@ pytestmark = [pytest.mark.triton, pytest.mark.torch, pytest.mark.slow]
 
 BLS, ALONE, TARGET, DRAFT = "tensorrt_llm_bls", "ensemble", "tensorrt_llm", "tensorrt_llm_draft"
 PROMPTS = ("def read_lines(path: str) -> list[str]:\n", "class Queue:\n    def put(self", "x")
+WORD = " ->"
 PERF = (
     *("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks", "arrival_time_ns"),
     *("first_scheduled_time_ns", "first_token_time_ns", "last_token_time_ns", "acceptance_rate"),
@@ -44,8 +47,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def answering(folder: Path, tiny_config: Path) -> Iterator[TritonServer]:
-    """A server whose models answer once, as upstream's `decoupled_mode:False`."""
-    repository = build(tiny_config, folder, "serving.decoupled=false")
+    """A server with upstream's habits: models answer once, answers begin with their prompt and end with stop words."""
+    habits = ("decoupled=false", "exclude_input_in_output=false", "include_stop_words=true", "dynamic_batching=false")
+    repository = build(tiny_config, folder, *(f"serving.{habit}" for habit in habits))
     assert lint(repository) == ()
     with serve(repository, folder / "answering.log") as server:
         yield server
@@ -218,33 +222,95 @@ STOP: Arrays = {"input_ids": i32(0), "input_lengths": i32(0), "request_output_le
 
 
 def test_a_stop_request_is_answered_and_ends_the_other(client: grpc.InferenceServerClient) -> None:
-    """`inflight_batcher_llm_client --stop-after-ms`: the stop brings no tokens, and the stopped one is CANCELLED."""
+    """`inflight_batcher_llm_client --stop-after-ms`: the stop brings no tokens, the other those that it has by then."""
     with ThreadPoolExecutor() as pool:
-        longest = core((5, 6, 7), 900) | {"end_id": i32(-1)}
+        longest = core((5, 6, 7), 1000) | {"end_id": i32(-1)}
         running = pool.submit(infer, client, TARGET, longest, request_id="stopped")
         time.sleep(0.3)
         assert infer(client, TARGET, STOP, request_id="stopped").as_numpy("output_ids") is None
-        with pytest.raises(InferenceServerException) as caught:
-            running.result(60)
-    assert caught.value.status() == "StatusCode.CANCELLED"
+        ids = running.result(60).as_numpy("output_ids")[0, 0].tolist()
+    assert ids[:3] == [5, 6, 7]
+    assert len(ids) < 1003
+
+
+def test_the_bls_puts_the_prompt_in_front(client: grpc.InferenceServerClient) -> None:
+    """`end_to_end_test --test-bls` compares with the ensemble and never says what is to be excluded."""
+    inputs = {
+        "text_input": words("class Queue:"),
+        "max_tokens": i32(9),
+        "bad_words": words(""),
+        "stop_words": words(""),
+    }
+    texts = [infer(client, model, inputs).as_numpy("text_output")[0].decode() for model in (ALONE, BLS)]
+    assert texts[0] == texts[1]
+    assert texts[0].startswith("class Queue:")
+
+
+@pytest.mark.parametrize("draft", [5, 0])
+def test_the_answer_ends_with_the_stop_word(client: grpc.InferenceServerClient, draft: int) -> None:
+    """`speculative_decoding_test --stop-words`, with a word whose tokens are those of the text."""
+    plain = alone(client, PROMPTS[0], 30, exclude=True)
+    assert 0 < plain.find(WORD) < len(plain) - len(WORD)
+    stop = {"stop_words": words(WORD, "?!"), "exclude_input_in_output": np.array([[True]])}
+    inputs = end_to_end(PROMPTS[0], 30, **stop)
+    (target,) = streamed(client, ALONE, inputs)
+    (both,) = streamed(client, BLS, inputs | {"num_draft_tokens": i32(draft)})
+    expected = plain[: plain.find(WORD) + len(WORD)]
+    assert [r.as_numpy("text_output")[0].decode() for r in (target, both)] == [expected] * 2
+
+
+def lengths(server: TritonServer, kind: str) -> dict[str, int]:
+    """Counts by upper bound, found as CI's check finds them: with exactly these labels, in this order."""
+    with urllib.request.urlopen(server.metrics_url) as page:
+        text = page.read().decode()
+    labels = rf'model="tensorrt_llm",response_metric_type="total_{kind}_tokens",version="1",le="([^"]+)"'
+    return {end: int(n) for end, n in re.findall(rf"nv_llm_{kind}_token_len_bucket{{{labels}}} (\d+)", text)}
+
+
+def test_lengths_of_requests_are_counted(answering: TritonServer, client: grpc.InferenceServerClient) -> None:
+    """By the target, as soon as the answer is there; rounds of the pipeline are no requests."""
+    kinds = ("input", "output")
+    infer(client, TARGET, core((5, 6, 7), 1))  # the series are there from the first answer on, at the latest
+    before = [lengths(answering, kind) for kind in kinds]
+    assert [list(found) for found in before] == [["10", "50", "100", "500", "1000", "+Inf"]] * 2
+    infer(client, TARGET, core((5, 6, 7), 12) | {"end_id": i32(-1)})
+    infer(client, TARGET, core((5,) * 60, 3) | {"end_id": i32(-1), "draft_input_ids": i32(5, 6)})
+    infer(client, DRAFT, core((5,) * 60, 3) | {"end_id": i32(-1)})
+    grown = [[lengths(answering, k)[end] - n for end, n in b.items()] for k, b in zip(kinds, before, strict=True)]
+    assert grown == [[1, 1, 1, 1, 1, 1], [0, 1, 1, 1, 1, 1]]
+
+
+def test_the_engine_says_how_busy_it_is(answering: TritonServer) -> None:
+    """Under the names of TensorRT-LLM's backend, where the reference engine knows the figure."""
+    page = answering.metrics()
+    found = {
+        dict(labels)["request_type"]: value
+        for labels, value in page["nv_trt_llm_request_metrics"].items()
+        if ("model", TARGET) in labels
+    }
+    assert set(found) == {"active", "max", "scheduled", "waiting"}
+    assert found["max"] == 8
+    assert page["nv_trt_llm_general_metrics"]
 
 
 def test_every_model_of_the_ensemble_counts_alike(answering: TritonServer) -> None:
-    """What CI's base metrics check compares; the token histograms are the C++ backend's own, and not here."""
+    """What CI's base metrics check compares; executions, too, of the models that it does not expect to batch."""
     models = (ALONE, "preprocessing", TARGET, "postprocessing")
 
     def counts(name: str) -> list[float]:
         found = answering.metrics()[name]
         return [sum(v for labels, v in found.items() if ("model", model) in labels) for model in models]
 
-    names = ("nv_inference_request_success", "nv_inference_request_failure", "nv_inference_count")
+    kinds = ("request_success", "request_failure", "count", "exec_count")
+    names = [f"nv_inference_{kind}" for kind in kinds]
     before = {name: counts(name) for name in names}
     inputs = {"text_input": words("x"), "max_tokens": i32(3), "bad_words": words(""), "stop_words": words("")}
     with http.InferenceServerClient(answering.http_url, concurrency=4) as client:
         waiting = [client.async_infer(ALONE, tensors(http, inputs), request_id=str(i)) for i in range(8)]
         assert all(w.get_result().as_numpy("text_output").shape == (1,) for w in waiting)
     grown = {name: [b - a for a, b in zip(before[name], counts(name), strict=True)] for name in names}
-    assert grown == {names[0]: [8.0] * 4, names[1]: [0.0] * 4, names[2]: [8.0] * 4}
+    assert grown[names[3]][0::2] == [8.0, 8.0]
+    assert [grown[name] for name in names[:3]] == [[8.0] * 4, [0.0] * 4, [8.0] * 4]
 
 
 @pytest.mark.parametrize("model", [ALONE, BLS])

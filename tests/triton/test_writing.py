@@ -84,6 +84,32 @@ def test_the_answer_ends_before_the_first_stop_word_however_it_is_split(
     assert writer.tokens == ids_of(expected)
 
 
+@given(
+    text=TEXTS,
+    words=st.lists(st.text(alphabet="ab€ \n", min_size=1, max_size=3), min_size=1, max_size=3),
+    cuts=st.lists(st.integers(0, 99), max_size=6),
+    as_tokens=st.booleans(),
+)
+def test_the_answer_ends_behind_the_first_stop_word_where_it_is_included(
+    bls: dict[str, ModuleType], text: str, words: list[str], cuts: list[int], as_tokens: bool
+) -> None:
+    stops = {"stop_ids": tuple(tuple(ids_of(w)) for w in words)} if as_tokens else {"stop_texts": tuple(words)}
+    writer = _writer(bls, include_stop_words=True, **stops)
+    shown = ""
+    for chunk in _chunks(ids_of(text), cuts):
+        writer.extend(chunk)
+        shown += writer.piece()[0]
+        if writer.finish:
+            break
+    ends = [text.find(w) + len(w) for w in words if w in text]
+    expected = text[: min(ends)] if ends else text
+    writer.end("length")
+    shown += writer.piece()[0]
+    assert shown == writer.text() == expected
+    assert writer.tokens == ids_of(expected)
+    assert (writer.finish == "stop_words") is bool(ends)
+
+
 def test_an_end_token_inside_a_block_drops_what_follows(bls: dict[str, ModuleType]) -> None:
     writer = _writer(bls)
     a, b, c = ids_of("abc")

@@ -32,6 +32,19 @@ class TritonPythonModel:
         time.sleep(60)
 """
 
+IS_PAUSED_ONCE = """
+import os, signal, subprocess, time
+import triton_python_backend_utils as pb
+class TritonPythonModel:
+    def initialize(self, args):
+        mark = os.path.join(args["model_repository"], "paused")
+        if not os.path.exists(mark):
+            open(mark, "w").close()
+            subprocess.Popen(["sh", "-c", f"sleep 4; kill -CONT {os.getpid()}"])
+            os.kill(os.getpid(), signal.SIGSTOP)
+            ALSO
+"""
+
 KILLS_ITS_SERVER = """
 import os, signal
 class TritonPythonModel:

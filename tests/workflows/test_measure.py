@@ -149,6 +149,49 @@ def test_schemas(capsys: pytest.CaptureFixture[str]) -> None:
 WORDS = "one two three four five six seven eight nine ten"
 
 
+@pytest.mark.torch
+def test_several_k_without_the_policy_in_force_and_the_policy_that_follows(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Step times included. The policy that is served forbids drafts, and must not decide what is measured."""
+    served = folder / "model_repo/tiny/tensorrt_llm_bls/1/policy.json"
+    before = served.read_text()
+    served.write_text(json.dumps({"version": 1, "default": {"draft_len": 0}, "by_concurrency": [[1, 0]]}))
+    out = folder / "several"
+    try:
+        asked = words(folder, "validation.costs=true", "validation.concurrency=2", "validation.sweep=[1]")
+        assert run(["measure", *asked, "--k", "6,2", "--window", "0.5", "--out", str(out), "--json"]) == 0
+    finally:
+        served.write_text(before)
+    shown = json.loads(capsys.readouterr().out)
+    assert set(shown["results"]) == {"2", "6"}
+    for k in (2, 6):
+        found = load_result(out / f"k{k}.json")
+        rounds = found.overall.rounds
+        assert rounds is not None
+        assert int(rounds.to_wire().sum(axis=(0, 2))[k]) > 0  # whole rounds of K were drafted, and none longer
+        assert rounds.k >= k
+        assert not rounds.to_wire()[:, k + 1 :].any()
+        assert found.costs is not None
+        assert found.costs.concurrency == 2
+        assert [c.concurrency for c in found.costs_at] == [1]
+        assert found.costs.target_step is not None
+        assert found.costs.target_step.seconds > 0
+        assert set(found.costs.verify) <= {1, 2, 4, 8}
+    assert run(["policy", str(out), "--out", str(out), "--format", "serving", "--format", "table", "--json"]) == 0
+    study = json.loads(capsys.readouterr().out)["study"]
+    assert (study["measured_k"], study["concurrencies"]) == ([2, 6], [1, 2])
+    made = json.loads((out / "policy.json").read_text())
+    assert made["default"]["draft_len"] in {0, 2, 6}
+    assert "measured" in made["default"]["reason"]
+
+
+@pytest.mark.torch
+@pytest.mark.parametrize("given", ["0", "9", "2,x", ""])
+def test_a_k_that_cannot_be_drafted_is_refused_at_once(given: str, folder: Path) -> None:
+    assert run(["measure", *words(folder), "--k", given]) == 2
+
+
 def llm_api(folder: Path, **validation: object) -> RunConfig:
     given = {"concurrency": 2, "warmup": 1, "datasets": ()} | validation
     return llmapirepo.config(folder).model_copy(

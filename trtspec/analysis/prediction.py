@@ -1,6 +1,6 @@
 """What an answer would take with another draft length: rounds and seconds, from acceptance by position and step times.
 
-    seconds of a round = k · draft + verify(k) + overhead
+    seconds of a round = k · draft + verify(k) + overhead(k)
     T(n) = seconds of a round + Σ P(a accepted) · T(n − a − 1)          n tokens still to come
 
 so that rounds of every length, and the last one, which drafts no more than may still be written, count as they are.
@@ -24,15 +24,19 @@ Array = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class StepTimes:
-    """Seconds. `verify` by draft tokens verified; 0 is a step of the target. `token`: one of the target alone."""
+    """Seconds. `verify` by draft tokens verified; 0 is a step of the target. `token`: one of the target alone.
+
+    `overhead` by draft tokens, of the lengths that were timed. For one request at a time it hardly depends on them;
+    under load it is also what rounds save, or lose, because requests do not step together.
+    """
 
     token: float
     draft: float
     verify: Mapping[int, float]
-    overhead: float
+    overhead: Mapping[int, float]
 
     def __post_init__(self) -> None:
-        if self.token <= 0 or self.draft < 0 or not self.verify or min(self.verify.values()) <= 0:
+        if self.token <= 0 or self.draft < 0 or not self.verify or not self.overhead or min(self.verify.values()) <= 0:
             raise ValueError(f"not step times: {self}")
 
     @property
@@ -48,8 +52,10 @@ class StepTimes:
         return float(np.interp(k, known, [self.verify[n] for n in known]))
 
     def round(self, k: int) -> float:
-        """Never shorter than the verification: what overlaps with other requests' work saves no more than the draft."""
-        return max(self.verifying(k), k * self.draft + self.verifying(k) + self.overhead)
+        """Never shorter than a quarter of its verification, whatever noise says."""
+        known = sorted(self.overhead)
+        more = float(np.interp(k, known, [self.overhead[n] for n in known]))
+        return max(self.verifying(k) / 4, k * self.draft + self.verifying(k) + more)
 
     def without_overhead(self, histogram: npt.ArrayLike) -> float:
         """Of rounds counted by tokens drafted (rows): what their steps take."""

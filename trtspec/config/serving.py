@@ -98,6 +98,15 @@ class Serving(Section):
     decoupled: bool = True
     """With false no answer is streamed, and clients may call `infer`: Triton refuses it for models that stream, and
     some of TensorRT-LLM's own test clients know nothing else."""
+    exclude_input_in_output: bool = True
+    """Whether the BLS leaves the prompt out of an answer where the request does not say. TensorRT-LLM's own puts it in
+    front; a chat must not begin with its prompt."""
+    include_stop_words: bool = False
+    """Whether an answer of the BLS that a stop word ends holds the word, as TensorRT-LLM's does, or ends before it, as
+    OpenAI's and vLLM's do."""
+    dynamic_batching: bool = True
+    """Reference engine: with false Triton hands it each request by itself, so that `nv_inference_exec_count` counts
+    requests, as it does for TensorRT-LLM's C++ backend. Much slower with many requests at once."""
     max_concurrent_requests: PositiveInt | None = None
     """Requests that the BLS works on at once. Unset: twice engine.max_batch_size, so that one half can draft while the
     other is verified."""

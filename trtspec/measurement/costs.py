@@ -30,7 +30,7 @@ TARGET, DRAFT = "tensorrt_llm", "tensorrt_llm_draft"
 REPEATS = 10
 """Of every call by every client, in turns."""
 ANSWERS = 6
-"""Whole answers of each client, in each mode."""
+"""Whole answers of each client, target alone and with each draft length that rounds are timed with."""
 MORE = 8
 """Tokens by which the longer of two calls is longer."""
 ROOM = 48
@@ -58,7 +58,8 @@ class Stepping(Protocol):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to time. `ks`: draft lengths whose verification is timed; `k` is the one that whole answers are made with.
+    """What to time. `ks`: draft lengths whose verification is timed. `k`: the one that is served; rounds are timed with
+    it, with one draft token, and with the most.
 
     `longest`: most tokens that an engine holds.
     """
@@ -69,6 +70,11 @@ class Wanted:
     use_draft_logits: bool = False
     timeout: float | None = 120.0
     repeats: int = REPEATS
+
+    @property
+    def rounds(self) -> tuple[int, ...]:
+        """Draft lengths whose rounds are timed."""
+        return tuple(sorted({1, self.k, max(self.ks)}))
 
 
 def lengths(k: int, most: int) -> tuple[int, ...]:
@@ -136,13 +142,15 @@ class _Run:
             verify={k: cost for k, cost in verify.items() if cost is not None},
             concurrency=len(self.clients),
         )
-        spec, alone = self._answers()
-        token = cost_of(t for t in map(token_seconds, alone) if t is not None)
+        made = self._answers()
+        token = cost_of(t for t in map(token_seconds, made[0]) if t is not None)
         times = times_of(costs.model_copy(update={"token": token, "overhead": Cost(seconds=0.0, n=1)}))
-        overhead = None
-        if times is not None:
-            overhead = cost_of((o for a in spec if (o := overhead_of(a, times)) is not None), signed=True)
-        return costs.model_copy(update={"token": token, "overhead": overhead, "k": self.wanted.k})
+        if times is None:
+            return costs.model_copy(update={"token": token})
+        own = {k: cost_of(_overheads(made[k], times), signed=True) for k in self.wanted.rounds}
+        found = {k: cost for k, cost in own.items() if cost is not None}
+        changes = {"token": token, "overhead": found.get(self.wanted.k), "k": self.wanted.k, "overheads": found}
+        return costs.model_copy(update=changes)
 
     def _steps(self) -> tuple[Cost | None, Cost | None, dict[int, Cost | None]]:
         """Every kind of call in turns; the first turn is not counted, it fills caches."""
@@ -176,14 +184,15 @@ class _Run:
         own = [self.texts[i % len(self.texts)] for i in range(len(self.clients))]
         return list(self.pool.map(kind, self.clients, own))
 
-    def _answers(self) -> tuple[list[Generation], list[Generation]]:
-        """(speculative, target alone), whole answers, each mode with all clients at once."""
-        found: tuple[list[Generation], list[Generation]] = ([], [])
+    def _answers(self) -> dict[int, list[Generation]]:
+        """Whole answers by draft length, 0 for the target alone, each with all clients at once, in turns."""
+        lengths = (0, *self.wanted.rounds)
+        found: dict[int, list[Generation]] = {k: [] for k in lengths}
         for turn in range(ANSWERS):
-            for mode in (0, 1) if turn % 2 == 0 else (1, 0):
-                model, draft_len = ((BLS, self.wanted.k), (ENSEMBLE, None))[mode]
-                requests = [self._request(turn * len(self.clients) + i, draft_len) for i in range(len(self.clients))]
-                found[mode].extend(self.pool.map(lambda c, r, m=model: c.generate(m, r), self.clients, requests))
+            for k in lengths[:: 1 if turn % 2 == 0 else -1]:
+                model = BLS if k else ENSEMBLE
+                requests = [self._request(turn * len(self.clients) + i, k or None) for i in range(len(self.clients))]
+                found[k].extend(self.pool.map(lambda c, r, m=model: c.generate(m, r), self.clients, requests))
         return found
 
     def _request(self, place: int, draft_len: int | None) -> GenerateRequest:
@@ -194,6 +203,10 @@ class _Run:
             text.prompt.text, room, draft_len=draft_len, stream=True, use_draft_logits=logits,
             timeout=self.wanted.timeout, ignore_eos=text.prompt.ignore_eos,
         )  # fmt: skip
+
+
+def _overheads(answers: Iterable[Generation], times: StepTimes) -> list[float]:
+    return [found for answer in answers if (found := overhead_of(answer, times)) is not None]
 
 
 def token_seconds(answer: Generation) -> float | None:
@@ -209,7 +222,9 @@ def overhead_of(answer: Generation, times: StepTimes) -> float | None:
     if answer.first_token_seconds is None or answer.histogram is None or answer.rounds < 3:
         return None
     counted = np.asarray(answer.histogram).sum(axis=0)
-    first = min(int(np.flatnonzero(counted.sum(axis=1)).max()), times.most)
+    first = int(np.flatnonzero(counted.sum(axis=1)).max())
+    if first > times.most:  # its verification was lost in noise
+        return None
     steps = times.without_overhead(counted) - first * times.draft - times.verifying(first)
     return (answer.seconds - answer.first_token_seconds - steps) / (answer.rounds - 1)
 
@@ -233,5 +248,5 @@ def times_of(costs: StepCosts | None) -> StepTimes | None:
         token=(costs.token or costs.target_step).seconds,
         draft=costs.draft_step.seconds,
         verify={0: costs.target_step.seconds} | {k: cost.seconds for k, cost in costs.verify.items()},
-        overhead=costs.overhead.seconds,
+        overhead={k: cost.seconds for k, cost in costs.overheads.items()} or {0: costs.overhead.seconds},
     )

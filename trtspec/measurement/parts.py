@@ -138,10 +138,12 @@ class StepCosts(Record):
     verify: dict[int, Cost] = {}
     """By number of draft tokens verified."""
     overhead: Cost | None = None
-    """Of a round, beside K draft steps and the verification: both calls, the pipeline, the stream. Below 0 where
+    """Of a round of k, beside k draft steps and the verification: both calls, the pipeline, the stream. Below 0 where
     steps overlap with those of other requests."""
     k: Count | None = None
-    """Draft tokens of the rounds that the overhead was taken from."""
+    """Draft tokens of those rounds."""
+    overheads: dict[int, Cost] = {}
+    """The same of rounds of other lengths, k among them."""
     concurrency: Count = 1
 
 

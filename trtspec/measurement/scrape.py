@@ -28,6 +28,8 @@ OURS = {
     "emitted": "trtspec_emitted_tokens_total",
 }
 REQUESTS = "nv_inference_request_success"
+SETTLE = 1.2
+"""Seconds within which the pipeline publishes what it has counted."""
 PATIENCE = 5.0
 """Seconds in which counters that are published now and then must have caught up with the last answer."""
 
@@ -60,8 +62,9 @@ class CounterWatch:
     @classmethod
     def begin(cls, host: str, port: int) -> CounterWatch:
         """Scrape the metrics port now; ServingError where that is not possible."""
-        before = health.metrics(host, port)
-        return cls(partial(health.metrics, host, port), before, before)
+        read = partial(health.metrics, host, port)
+        before = settled(read, read())
+        return cls(read, before, before)
 
     def check(self, answers: Sequence[Answer], endpoints: Mapping[Mode, Endpoint]) -> CounterCheck:
         """Compare with every answer that was asked for since, those of the warm-up included."""
@@ -76,6 +79,17 @@ class CounterWatch:
             if not behind or time.monotonic() > deadline:
                 return found
             time.sleep(0.1)
+
+
+def settled(read: Callable[[], Metrics], page: Metrics) -> Metrics:
+    """The page once the counters of requests that have just ended are all in it; at once for an unused server."""
+    deadline = time.monotonic() + PATIENCE
+    while any(value for family in OURS.values() for value in page.get(family, {}).values()):
+        time.sleep(SETTLE)
+        before, page = page, read()
+        if all(page.get(f) == before.get(f) for f in OURS.values()) or time.monotonic() > deadline:
+            break
+    return page
 
 
 def compare(

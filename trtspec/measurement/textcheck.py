@@ -77,7 +77,7 @@ def _salad(rows: Sequence[NDArray[np.int64]], vocab_size: int) -> bool:
     repeats = sum(_equal_pairs(row) for row in rows)
     spread = float(stats.kstest((together + 0.5) / vocab_size, "uniform").statistic)
     chance = float(stats.kstwo.ppf(0.99, len(together)))
-    return bool(repeats / pairs <= max(0.002, 20 / vocab_size) and spread <= max(0.2, chance))
+    return bool(repeats / pairs <= max(0.002, 50 / vocab_size) and spread <= max(0.2, chance))
 
 
 def _equal_pairs(row: NDArray[np.int64]) -> int:

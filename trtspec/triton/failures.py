@@ -38,7 +38,7 @@ _FULL = re.compile(r"^overloaded: *(?P<why>.*)|(?P<queue>Exceeds maximum queue s
 # What our models and Triton say of inputs that no repetition makes right.
 _WRONG = re.compile(
     "^the prompt |^max_tokens |unexpected inference input|expected number of inputs|unexpected (shape|datatype)"
-    "|must be|does not go together|this (server|pipeline) (takes|does)|has \\d+ values"
+    "|must be|does not go together|this (server|pipeline) (takes|does)|has \\d+ values|is not UTF-8"
 )
 
 

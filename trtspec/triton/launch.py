@@ -102,6 +102,7 @@ _DRAIN = """\
 # From SIGTERM on, tritonserver's models cannot call each other: the pipeline must be empty before (docs/serving.md).
 TRTSPEC_DRAIN_DIR=${TRTSPEC_DRAIN_DIR:-$(mktemp -d)}
 export TRTSPEC_DRAIN_DIR
+# shellcheck disable=SC2329  # the trap below calls it
 stop() {
     : >"$TRTSPEC_DRAIN_DIR/drain"
     left=${TRTSPEC_DRAIN_SECONDS:-20}

@@ -44,7 +44,7 @@ def _refuse(name: str, request: GenerateRequest) -> None:
     }
     asked = [what for what, given in refused.items() if given]
     if asked:
-        raise ServingError(f"model {name} takes no {', no '.join(asked)} by request: it drafts inside the engine")
+        raise ServingError(f"model {name} drafts inside the engine and takes none of: {', '.join(asked)}")
 
 
 def _sampling(request: GenerateRequest) -> dict[str, Array]:

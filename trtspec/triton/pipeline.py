@@ -40,10 +40,18 @@ def _llm(plan: RepositoryPlan, name: str) -> Model:
         plan.max_batch_size,
         versioned.llm_inputs(plan.version, plan.logits_dtype),
         versioned.llm_outputs(plan.version, plan.logits_dtype),
-        dict(plan.parameters[role]) if tensorrt else reference_parameters(plan.engine_dirs[role], plan.threads),
+        dict(plan.parameters[role]) if tensorrt else _reference(plan, role),
         decoupled=plan.serving.decoupled,
-        queue=Queue(plan.max_batch_size, plan.queue_delay, plan.queue_size),
+        queue=Queue(plan.max_batch_size, plan.queue_delay, plan.queue_size)
+        if tensorrt or plan.serving.dynamic_batching
+        else None,
     )
+
+
+def _reference(plan: RepositoryPlan, role: Role) -> dict[str, str]:
+    # The draft's calls are parts of requests; their lengths would say nothing.
+    counts = {"count_requests": _flag(role == "target")}
+    return reference_parameters(plan.engine_dirs[role], plan.threads) | counts
 
 
 def _bls(plan: RepositoryPlan) -> Model:
@@ -62,8 +70,8 @@ def _bls(plan: RepositoryPlan) -> Model:
             "max_draft_len": str(plan.max_draft_len),
             "default_use_draft_logits": _flag(plan.acceptance == "logits"),
             "draft_acceptance_threshold": "" if plan.acceptance_threshold is None else str(plan.acceptance_threshold),
-            # Upstream's default is the model parameter of the LLM; a chat answer must not start with its prompt.
-            "exclude_input_in_output": "true",
+            "exclude_input_in_output": _flag(plan.serving.exclude_input_in_output),
+            "include_stop_words": _flag(plan.serving.include_stop_words),
             "skip_special_tokens": "true",
             "end_ids": _ids(plan.end_ids),
             **_widths(plan),

@@ -247,12 +247,23 @@ class TritonServer:
         self.stop()
 
     def _await_ready(self, expected: list[str]) -> None:
-        deadline = time.monotonic() + self._launch.serving.start_timeout
         abandoned = Abandoned(self.pid)
+        try:
+            self._become_ready(expected, abandoned)
+        except LostModel:
+            raise
+        except ServingError:
+            # A process that does not crash by itself is given up on first; it may then end in any way.
+            if abandoned.seen and not model_refused(self.log):
+                raise self._lost(f"tritonserver has given up on model {', '.join(sorted(abandoned.seen))}") from None
+            raise
+
+    def _become_ready(self, expected: list[str], abandoned: Abandoned) -> None:
+        deadline = time.monotonic() + self._launch.serving.start_timeout
         while not health.ready(self._host, self._ports.http):
             self.check()
-            if (models := abandoned.models()) and not model_refused(self.log):
-                raise self._lost(f"tritonserver has given up on model {', '.join(models)}")
+            if abandoned.models():
+                raise self._failure("tritonserver waits in vain for the end of a model's process")
             if time.monotonic() > deadline:
                 raise self._failure(f"tritonserver was not ready within {self._launch.serving.start_timeout:g} s")
             time.sleep(POLL)

@@ -24,7 +24,7 @@ _TAKEN = re.compile(r"Socket '[^']*' already in use")
 _LOST_LOCK = "terminate called after throwing an instance of 'boost::interprocess::lock_exception'"
 _REFUSED = "Failed to initialize Python stub"
 # Logged by every start without a GPU, or a repetition of what a better line says.
-_NOISE = ("CudaDriverHelper", "ERROR: Failed to create instance", "created_time")
+_NOISE = ("CudaDriverHelper", "CUDA driver version is insufficient", "ERROR: Failed to create instance", "created_time")
 
 
 def telling_lines(log: Path) -> list[str]:

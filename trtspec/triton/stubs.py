@@ -44,7 +44,9 @@ class Abandoned:
     all, it may never end, and nothing is ever logged.
     """
 
-    def __init__(self, server_pid: int, patience: float = 30.0, every: float = 1.0) -> None:
+    def __init__(self, server_pid: int, patience: float = 30.0, every: float = 0.5) -> None:
+        self.seen: set[str] = set()
+        """All that were ever given up on."""
         self._server_pid = server_pid
         self._patience = patience
         self._every = every
@@ -52,7 +54,7 @@ class Abandoned:
         self._since: dict[Stub, float] = {}
 
     def models(self) -> list[str]:
-        """Those whose end has been waited for so long that it will not come; looks once a second."""
+        """Those whose end has been waited for so long that it will not come; looks every half second."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + self._every
@@ -61,6 +63,7 @@ class Abandoned:
                 for stub in _stubs(self._server_pid)
                 if stub.pid in _waited_for(stub.server)
             }
+            self.seen |= {stub.model for stub in self._since}
         return sorted({stub.model for stub, since in self._since.items() if now - since >= self._patience})
 
 

@@ -120,6 +120,7 @@ def _checks(result: ResultDocument) -> Iterator[tuple[str, str]]:
 
 def _costs(costs: StepCosts) -> Iterator[tuple[str, str, str]]:
     named: list[tuple[str, Cost | None]] = [("draft step", costs.draft_step), ("target step", costs.target_step)]
+    named += [("a token of the target alone, streamed", costs.token)]
     named += [(f"verify {k} drafts", cost) for k, cost in sorted(costs.verify.items())]
     for name, cost in (*named, ("overhead of a round", costs.overhead)):
         yield name, words.seconds(cost.seconds if cost else None), f"{cost.n:,}" if cost else "–"

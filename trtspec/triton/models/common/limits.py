@@ -36,7 +36,7 @@ NUMBERS: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "repetition_penalty": (lambda x: 0.0 < x < np.inf, "positive"),
     "presence_penalty": (np.isfinite, "finite"),
     "frequency_penalty": (np.isfinite, "finite"),
-    "embedding_bias_weights": (lambda x: x == x, "a number"),
+    "embedding_bias_weights": (np.isfinite, "finite"),
 }
 
 

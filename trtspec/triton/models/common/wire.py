@@ -132,10 +132,11 @@ def response(tensors: Mapping[str, Array]) -> Any:
     return pb.InferenceResponse([pb.Tensor(name, array) for name, array in tensors.items()])
 
 
-def refusal(reason: object, cancelled: bool = False, unavailable: bool = False) -> Any:
-    """An InferenceResponse that is an error of one line."""
+def refusal(reason: object, *, cancelled: bool = False, unavailable: bool = False, internal: bool = False) -> Any:
+    """An InferenceResponse that is an error of one line; with none of the three the request itself is wrong."""
     errors = pb.TritonError
-    code = errors.CANCELLED if cancelled else errors.UNAVAILABLE if unavailable else errors.INVALID_ARG
+    flags = ((cancelled, errors.CANCELLED), (unavailable, errors.UNAVAILABLE), (internal, errors.INTERNAL))
+    code = next((code for given, code in flags if given), errors.INVALID_ARG)
     return pb.InferenceResponse(error=pb.TritonError(first_line(reason), code))
 
 
@@ -144,7 +145,7 @@ def internal_error(model: str, error: Exception) -> Any:
     where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
     place = f"{where.name}:{where.lineno}"
     pb.Logger.log_error(json.dumps({"event": "internal-error", "model": model, "kind": kind, "where": place}))
-    return refusal(f"internal error ({kind}); see the server's log")
+    return refusal(f"internal error ({kind}); see the server's log", internal=True)
 
 
 def first_line(reason: object) -> str:

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 
 from answers import Answer, Batch
-from calls import CallFailed, Models, NotLoaded
+from calls import CallFailed, CallRefused, Models, NotLoaded
 from parsing import parse
 from wire import Array, Inputs, Parameters, Refused, first_line
 
@@ -58,7 +58,9 @@ class FusedModels:
             raise NotLoaded(self._missing)
         try:
             return self._ask(self._engines[model], request_id, Inputs(tensors), frozenset(wanted))
-        except (Refused, ValueError, RuntimeError) as error:
+        except (Refused, ValueError) as error:
+            raise CallRefused(first_line(error)) from None
+        except RuntimeError as error:
             raise CallFailed(first_line(error)) from None
 
     def stop(self, request_id: str, model: str) -> None:  # noqa: ARG002  one call at a time has this id

@@ -10,6 +10,8 @@ from limits import IN_PREPROCESSING, Limits
 from vocabulary import Vocabulary
 from wire import Array, Inputs, Parameters, Refused, internal_error, pack_words, refusal, refuse_numpy_2, response
 
+HEAD = 16
+"""Characters for each token that a prompt may have. Text has about four for a token."""
 TEXT_ONLY = ("IMAGE_BYTES", "IMAGE_URL", "VIDEO_BYTES", "PROMPT_TABLE_EXTRA_ID")
 
 
@@ -75,6 +77,7 @@ class TritonPythonModel:
 
     def _prompt(self, row: Inputs) -> list[int]:
         query = "".join(row.words("QUERY"))
+        self._refuse_endless(query)
         ids = self._vocabulary.encode_prompt(query)
         new = row.integer("REQUEST_OUTPUT_LEN", 0)
         if not ids:
@@ -89,6 +92,12 @@ class TritonPythonModel:
                 f"this server takes at most {self._max_seq_len} together"
             )
         return ids
+
+    def _refuse_endless(self, query: str) -> None:
+        """A megabyte takes a second, and all others wait meanwhile: where its beginning is twice too long, no more."""
+        head, most = query[: HEAD * self._max_input_len], 2 * self._max_input_len
+        if len(head) < len(query) and len(self._vocabulary.encode_prompt(head)) > most:
+            raise Refused(f"the prompt has more than {most} tokens; this server takes at most {self._max_input_len}")
 
     def _ends(self, row: Inputs) -> tuple[int, ...]:
         given = row.integer("END_ID")
@@ -108,7 +117,10 @@ class TritonPythonModel:
             ids = self._vocabulary.encode_word(word)
             if not all(token < self._vocab_size for token in ids):
                 raise Refused(f"an embedding_bias_word has a token beyond the model's vocabulary of {self._vocab_size}")
-            bias[0, ids] += weight
+            with np.errstate(over="ignore"):  # refused below
+                bias[0, ids] += weight
+        if not np.isfinite(bias).all():
+            raise Refused("embedding_bias_weights of one word add up to more than a number can hold")
         return bias
 
     def _padded(self, rows: list[list[int]]) -> Array:

@@ -28,6 +28,7 @@ class Batch:
         self.wanted = wanted
         self._tickets: list[Ticket] = []
         self._cancelled = False
+        self.stopped = False
         self.closed = False
 
     def hold(self, ticket: Ticket) -> None:
@@ -35,6 +36,11 @@ class Batch:
         self._tickets.append(ticket)
         if self._cancelled:
             ticket.cancel()
+
+    def stop(self) -> None:
+        """As a `stop` request asks: end every member; what it has got by then is its answer, as in TensorRT-LLM."""
+        self.stopped = True
+        self.cancel()
 
     def cancel(self) -> None:
         """End every member; each still reports its last update."""
@@ -79,6 +85,10 @@ class Answer:
     def __init__(self, job: LlmJob, index: int, batch: Batch) -> None:
         self.job = job
         self.batch = batch
+        self.whole = not job.request.draft_ids
+        """Whether this is an answer, and not a round of one."""
+        self.count = 0
+        """New tokens so far."""
         self._index = index
         self._updates: list[Update] = []
         self._times = [time.monotonic_ns()] * 2 + [0, 0]  # arrival, first scheduled, first token, last token
@@ -86,6 +96,7 @@ class Answer:
     def add(self, update: Update) -> list[Update]:
         """Take one update; the updates that are to be sent now, usually none."""
         if update.new_ids:
+            self.count += len(update.new_ids)
             now = time.monotonic_ns()
             self._times[2] = self._times[2] or now
             self._times[3] = now
@@ -99,14 +110,15 @@ class Answer:
         """Say what these updates add."""
         failure, last = self.failure(updates), updates[-1]
         if failure:
-            self.batch.send(refusal(failure, cancelled=last.error is None), last=True)
+            self.batch.send(refusal(failure, cancelled=last.error is None, internal=last.error is not None), last=True)
         else:
             self.batch.send(response(self.tensors(updates)), last=last.finished)
 
     def failure(self, updates: list[Update]) -> str:
         """Why these updates are no answer, in one line; empty where they are."""
         last = updates[-1]
-        return last.error or ("the request was cancelled" if last.finish_reason == "cancelled" else "")
+        cancelled = last.finish_reason == "cancelled" and not self.batch.stopped
+        return last.error or ("the request was cancelled" if cancelled else "")
 
     def tensors(self, updates: list[Update]) -> dict[str, Array]:
         """What these updates add, as far as it is wanted."""

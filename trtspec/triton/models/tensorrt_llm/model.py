@@ -13,9 +13,10 @@ from collections.abc import Callable
 from typing import Any
 
 from answers import Answer, Batch
+from families import Families
 from outbox import Outbox
 from parsing import parse, stop_request
-from wire import FINAL, Inputs, Parameters, Refused, internal_error, refusal, refuse_numpy_2, response
+from wire import FINAL, Inputs, Parameters, Refused, internal_error, pb, refusal, refuse_numpy_2, response
 
 try:
     from trtspec.backends.reference import Update, open_engine
@@ -37,6 +38,9 @@ class TritonPythonModel:
         self._running: dict[str, set[Batch]] = {}
         self._lock = threading.Lock()
         self._outbox = Outbox()
+        labels = {"model": self._name, "version": args.get("model_version", "1")}
+        self._families = Families(pb, labels, lengths=given.flag("count_requests", False))
+        self._families.watch(self._engine, given.number("stats_check_period_ms", 100) / 1000)
 
     def execute(self, requests: list[Any]) -> None:
         """Take all requests; their answers come later, from other threads."""
@@ -53,6 +57,7 @@ class TritonPythonModel:
         """Cancel what runs, send what is left, end both threads."""
         self._engine.close()
         self._outbox.close()
+        self._families.close()
 
     def _take(self, request_id: str, inputs: Inputs, sender: Any, wanted: Any) -> None:
         if stop_request(inputs):
@@ -86,6 +91,8 @@ class TritonPythonModel:
 
         def take(update: Update) -> None:
             ready = answer.add(update)
+            if update.finished and answer.whole and update.finish_reason not in ("cancelled", "error"):
+                self._families.answered(len(answer.job.request.input_ids), answer.count)
             if ready and update.finished and self._engine.alone and self._outbox.idle:
                 say(ready)
             elif ready:
@@ -96,13 +103,13 @@ class TritonPythonModel:
         return take
 
     def _stop(self, request_id: str) -> None:
-        """Cancel every running request with this id, as a later request with `stop` asks."""
+        """End every running request with this id, as a later request with `stop` asks."""
         if not request_id:
             raise Refused("a stop request needs the id of the request to stop")
         with self._lock:
             batches = list(self._running.get(request_id, ()))
         for batch in batches:
-            batch.cancel()
+            batch.stop()
 
     def _forget(self, request_id: str, batch: Batch) -> None:
         with self._lock:

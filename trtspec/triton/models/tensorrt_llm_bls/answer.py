@@ -110,6 +110,8 @@ class Answer:
         )
         if least[0] and house.guard.stops(self._task) and not self._probe:
             return 0, "guard"
+        if least[0] and not self._pair.draft_knows(self._writer.tokens):
+            return 0, "inputs"
         # Asked last, because to be allowed may mean to be the one that tries.
         refused = least[0] and (self.lost or house.breaker.refuses())
         return (0, refused) if refused else least

@@ -23,8 +23,10 @@ def answer(pair: Pair, vocabulary: Vocabulary, job: Job) -> tuple[list[str], dic
 def _text(pair: Pair, vocabulary: Vocabulary, job: Job, tokens: list[int]) -> str:
     """One beam's text up to its first stop word."""
     text = vocabulary.decode(tokens)
-    found = [at for at in (text.find(word) for word in job.stop_texts) if at >= 0]
-    text = text[: min(found)] if found else text
+    found = [(at, len(word)) for word in job.stop_texts if (at := text.find(word)) >= 0]
+    if found:
+        at, length = min(found)
+        text = text[: at + length if pair.limits().include_stop_words else at]
     if job.exclude_input:
         return text
     return vocabulary.decode(pair.prompt.ids) + text if found else vocabulary.decode(pair.prompt.ids + tokens)

@@ -35,6 +35,8 @@ from wire import Array, first_line
 
 NOT_THERE = ("is not ready", "unknown model", "is not found")
 """What Triton says of a model that is not loaded."""
+FAULTS = ("internal error", "Stub process", "Server not ready", "Failed to", "failed to")
+"""How the texts of faults begin. What else preprocessing says is about the request."""
 
 
 class CallFailed(Exception):
@@ -42,6 +44,10 @@ class CallFailed(Exception):
 
     mode = "draft-failed"
     """How `spec_mode` and the metrics call it when it was the draft's."""
+
+
+class CallRefused(CallFailed):
+    """A model does not take what it was asked: it is for the client to mend."""
 
 
 class CallSlow(CallFailed):
@@ -118,6 +124,9 @@ class ServedModels:
         """See :class:`Models`."""
         try:
             return _tensors(_request(request_id, model, tensors, wanted).exec(), wanted)
+        except CallFailed as error:
+            # Triton 2.51 hands on the text of an error, and not its code.
+            raise error if str(error).startswith(FAULTS) else CallRefused(str(error)) from None
         except pb.TritonModelException as error:
             raise _failure(error) from None
 
@@ -256,11 +265,14 @@ def _request(request_id: str, model: str, tensors: Mapping[str, Array], wanted: 
 
 def _tensors(answer: Any, wanted: Sequence[str]) -> dict[str, Array]:
     if answer.has_error():
-        raise _failure(answer.error().message())
+        error = answer.error()
+        raise _failure(error.message(), refused=error.code() == pb.TritonError.INVALID_ARG)
     found = {name: pb.get_output_tensor_by_name(answer, name) for name in wanted}
     return {name: np.array(tensor.as_numpy()) for name, tensor in found.items() if tensor is not None}
 
 
-def _failure(error: object) -> CallFailed:
+def _failure(error: object, *, refused: bool = False) -> CallFailed:
     line = first_line(error)
-    return NotLoaded(line) if any(words in line for words in NOT_THERE) else CallFailed(line)
+    if any(words in line for words in NOT_THERE):
+        return NotLoaded(line)
+    return CallRefused(line) if refused else CallFailed(line)

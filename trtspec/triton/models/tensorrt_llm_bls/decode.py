@@ -77,24 +77,20 @@ class Decoding:
             else:
                 self._round(min(limit, self._adaptive.limit()) if self._adaptive else limit)
 
-    @property
-    def _ids(self) -> list[int]:
-        return self._pair.prompt.ids + self._writer.tokens
-
     def _round(self, limit: int) -> None:
         began = time.monotonic()
         # The target always adds a token of its own, so the last token is never drafted.
         count = min(limit, self._writer.room - 1)
         self._host.check()
         try:
-            draft = self._pair.draft(self._ids, count) if count else Draft([])
+            draft = self._pair.draft(self._writer.tokens, count) if count else Draft([])
         except CallFailed as reason:
             self._host.check()
             self._host.warn(f"the draft model failed; the target continues alone: {reason}")
             self._finish_alone(reason.mode)
             return
         self._host.check()
-        verdict = self._pair.verify(self._ids, draft)
+        verdict = self._pair.verify(self._writer.tokens, draft)
         accepted = agreeing(draft.tokens, verdict.tokens)
         kept = self._writer.extend(verdict.tokens)
         done = self._rounds.add(len(draft.tokens), accepted, kept, time.monotonic() - began)
@@ -112,7 +108,7 @@ class Decoding:
         while not self._writer.finish:
             asked = self._writer.left if self._at_once else min(count, self._writer.room)
             self._host.check()
-            verdict = self._pair.continue_alone(self._ids, asked)
+            verdict = self._pair.continue_alone(self._writer.tokens, asked)
             self._writer.extend(verdict.tokens)
             if len(verdict.tokens) < asked:
                 self._writer.end("end_id")

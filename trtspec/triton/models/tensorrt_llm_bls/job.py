@@ -74,6 +74,7 @@ class Settings:
     decoupled: bool
     """Whether an answer may come in several responses."""
     exclude_input: bool
+    include_stop_words: bool
     skip_special_tokens: bool
     end_ids: tuple[int, ...]
     max_concurrent_requests: int
@@ -101,6 +102,7 @@ class Settings:
             adaptive_draft_len=given.flag("adaptive_draft_len", False),
             decoupled=given.decoupled,
             exclude_input=given.flag("exclude_input_in_output", True),
+            include_stop_words=given.flag("include_stop_words", False),
             skip_special_tokens=given.flag("skip_special_tokens", True),
             end_ids=given.ids("end_ids"),
             max_concurrent_requests=given.number("max_concurrent_requests", 16),
@@ -155,7 +157,7 @@ class Job:
     @classmethod
     def of(cls, request_id: str, wanted: frozenset[str], inputs: Inputs, settings: Settings, batch: int = 1) -> Job:
         """Check and read the inputs of one prompt. Raises Refused."""
-        _check(inputs)
+        _check(inputs, settings)
         several = batch > 1 or (inputs.integer("num_return_sequences") or 1) > 1
         if not settings.decoupled and (several or inputs.flag("stream")):
             raise Refused("this server answers with one response (serving.decoupled is false): send no stream, and "
@@ -199,23 +201,32 @@ class Job:
         return replace(self, places=places | {"sequence_index": number}, seed=seed, sampling=self.sampling | seeds)
 
 
-def _check(inputs: Inputs) -> None:
+def _check(inputs: Inputs, settings: Settings) -> None:
     for name in ("text_input", "max_tokens"):
         if name not in inputs:
             raise Refused(f"{name} is missing")
+    for name in UNSUPPORTED:
+        if name in inputs:
+            raise Refused(f"{name}: this pipeline takes text only")
+    for name in ("text_input", "bad_words", "embedding_bias_words"):
+        inputs.words(name)  # what is no text is told by the client's name of it, not by preprocessing's
     if inputs.array("text_input").size != 1:
         raise Refused(f"text_input holds {inputs.array('text_input').size} texts for one prompt")
+    _check_numbers(inputs, settings)
+
+
+def _check_numbers(inputs: Inputs, settings: Settings) -> None:
     for name in ("max_tokens", "beam_width", "num_return_sequences"):
         if inputs.integer(name, 1) < 1:
             raise Refused(f"{name} is {inputs.integer(name)}; it must be at least 1")
     if inputs.integer("min_tokens", 0) < 0:
         raise Refused(f"min_tokens is {inputs.integer('min_tokens')}; it cannot be negative")
+    _, size = settings.vocabularies
+    if size is not None and inputs.integer("end_id", -1) >= size:
+        raise Refused(f"end_id is {inputs.integer('end_id')}; it must be below {size}, the size of the vocabulary")
     threshold = inputs.real("draft_acceptance_threshold", 1.0)
     if not 0.0 < threshold <= 1.0:
         raise Refused(f"draft_acceptance_threshold is {threshold:g}; it must be above 0 and at most 1")
-    for name in UNSUPPORTED:
-        if name in inputs:
-            raise Refused(f"{name}: this pipeline takes text only")
 
 
 def _obstacle(inputs: Inputs, target_only: list[str], batch: int) -> str:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import hashlib
-import secrets
 from dataclasses import dataclass
 
 import numpy as np
+from asking import DRAFT, TARGET, Asking, flag, int32
 from calls import Caller
 from job import Job, Settings
 from prompt import Prompt
@@ -14,18 +13,7 @@ from sampled import sampled
 from wire import Array
 from writing import Limits
 
-DRAFT, TARGET = 0, 1
-NEVER = -3e4
-"""Bias that no token survives, and that a half-precision number can hold."""
 _TOKENS = ["output_ids", "sequence_length"]
-_PERF = [
-    "kv_cache_alloc_new_blocks",
-    "kv_cache_reused_blocks",
-    "kv_cache_alloc_total_blocks",
-    "first_scheduled_time_ns",
-    "first_token_time_ns",
-    "last_token_time_ns",
-]
 
 
 @dataclass(frozen=True)
@@ -47,83 +35,81 @@ class Verdict:
 
 
 class Pair:
-    """Both models. Every call may raise CallFailed."""
+    """Both models. Every call may raise CallFailed; `tokens` are those of the answer so far."""
 
     def __init__(self, job: Job, settings: Settings, caller: Caller) -> None:
         self._job = job
         self._settings = settings
         self._caller = caller
-        self._base_seed = secrets.randbits(64) if job.seed is None else job.seed
         self.prompt = Prompt.of(job, settings, caller)
+        self._asking = Asking(job, settings, self.prompt)
+        self.draft_knows = self._asking.draft_knows
 
     def limits(self) -> Limits:
         """What ends the answer."""
         job, prompt = self._job, self.prompt
         least = min(job.min_tokens, job.max_tokens)
-        return Limits(job.max_tokens, prompt.end_ids, job.stop_texts, prompt.stop_ids, least)
+        include = self._settings.include_stop_words
+        return Limits(job.max_tokens, prompt.end_ids, job.stop_texts, prompt.stop_ids, least, include)
 
-    def draft(self, ids: list[int], count: int) -> Draft:
-        """At most `count` tokens after `ids`, up to an end token or stop word.
+    def draft(self, tokens: list[int], count: int) -> Draft:
+        """At most `count` tokens, up to an end token or stop word."""
+        below = len(tokens) < self._job.min_tokens
+        tensors = self._asking.call(DRAFT, tokens, count)
+        if self._job.draft_logits and not (below and self._settings.fast_logits):
+            return self._draft_by_logits(tensors, count, below)
+        answer = self._ask(self._settings.draft, tensors, _TOKENS)
+        return Draft(self._usable(_new_tokens(answer)[:count]))
 
-        By logits the draft must be free to propose the end token, so it is not told which that is: a draft that
-        ends there by itself hands out only the tokens that are no end, with the chances of a draft that may end.
-        """
-        below = self._below(ids)
-        by_logits = self._job.draft_logits and not (below and self._settings.fast_logits)
-        tensors = self._call(ids, count, DRAFT)
-        if by_logits:
-            tensors["return_generation_logits"] = _flag(True)
-            if not below:
-                tensors.pop("end_id", None)
-        wanted = [*_TOKENS, "generation_logits"] if by_logits else _TOKENS
-        answer = self._ask(self._settings.draft, tensors, wanted)
-        tokens = _new_tokens(answer)[:count]
-        if by_logits and self._settings.fast_logits:
-            # The handle stands for all tokens of the call.
-            return Draft(tokens, answer["generation_logits"].reshape(1, 1, -1)) if tokens else Draft([])
-        tokens = self._usable(tokens)
-        if not by_logits or not tokens:
-            return Draft(tokens)
-        logits = answer["generation_logits"]
-        return Draft(tokens, self._drawn(logits.reshape(-1, logits.shape[-1])[: len(tokens)], below)[None])
-
-    def verify(self, ids: list[int], draft: Draft) -> Verdict:
+    def verify(self, tokens: list[int], draft: Draft) -> Verdict:
         """The accepted part of the draft and one token of the target's own; less where the target ends."""
-        tensors = self._call(ids, len(draft.tokens) + 1, TARGET) | self._asked()
+        tensors = self._asking.call(TARGET, tokens, len(draft.tokens) + 1) | self._asking.asked
         if draft.tokens:
-            tensors["draft_input_ids"] = _int32([draft.tokens])
+            tensors["draft_input_ids"] = int32([draft.tokens])
         if draft.logits is not None:
             tensors["draft_logits"] = draft.logits
             if self._job.threshold is not None:
                 tensors["draft_acceptance_threshold"] = np.array([[self._job.threshold]], dtype=np.float32)
-        verdict = self._target(tensors, self._wanted())
+        verdict = self._target(tensors)
         count = len(verdict.tokens)
         if verdict.tokens == draft.tokens[:count] and draft.tokens[count : count + 1] == [self.prompt.end_id]:
             # Engines keep the end token to themselves; this one was proposed, and accepted.
             return Verdict([*verdict.tokens, self.prompt.end_id], verdict.extras, count)
         return verdict
 
-    def continue_alone(self, ids: list[int], count: int) -> Verdict:
+    def continue_alone(self, tokens: list[int], count: int) -> Verdict:
         """`count` tokens of the target alone; fewer mean that it has ended."""
-        tensors = self._call(ids, count, TARGET) | self._asked() | self._job.target_only
-        wanted = self._wanted()
-        if "return_context_logits" in self._job.target_only:
-            wanted.append("context_logits")
-        return self._target(tensors, wanted)
+        tensors = self._asking.call(TARGET, tokens, count) | self._asking.asked | self._job.target_only
+        return self._target(tensors, ["context_logits"] if "return_context_logits" in self._job.target_only else [])
 
     def search(self, beams: int) -> dict[str, Array]:
         """The target's whole answer by beam search."""
-        tensors = self._call(self.prompt.ids, self._job.max_tokens, TARGET) | self._asked() | self._job.target_only
-        tensors["beam_width"] = _int32([[beams]])
+        tensors = self._asking.call(TARGET, [], self._job.max_tokens) | self._asking.asked | self._job.target_only
+        tensors["beam_width"] = int32([[beams]])
         sequences = self._job.inputs.integer("num_return_sequences", 1)
         if sequences > 1:
-            tensors["num_return_sequences"] = _int32([[sequences]])
+            tensors["num_return_sequences"] = int32([[sequences]])
         scores = ["cum_log_probs"] if self._job.inputs.flag("return_log_probs") else []
-        return self._ask(self._settings.target, tensors, [*self._wanted(), *scores])
+        return self._ask(self._settings.target, tensors, [*_TOKENS, *self._asking.wanted, *scores])
 
-    def _below(self, ids: list[int]) -> bool:
-        """Whether no end may come yet."""
-        return len(ids) - len(self.prompt.ids) < self._job.min_tokens
+    def _draft_by_logits(self, tensors: dict[str, Array], count: int, below: bool) -> Draft:
+        """The draft must be free to propose the end token, so it is not told which that is.
+
+        One that is told hands out only the tokens that are no end, with the chances of a draft that may end.
+        """
+        tensors["return_generation_logits"] = flag(True)
+        if not below:
+            tensors.pop("end_id", None)
+        answer = self._ask(self._settings.draft, tensors, [*_TOKENS, "generation_logits"])
+        tokens = _new_tokens(answer)[:count]
+        if self._settings.fast_logits:
+            # The handle stands for all tokens of the call.
+            return Draft(tokens, answer["generation_logits"].reshape(1, 1, -1)) if tokens else Draft([])
+        tokens = self._usable(tokens)
+        if not tokens:
+            return Draft([])
+        logits = answer["generation_logits"]
+        return Draft(tokens, self._drawn(logits.reshape(-1, logits.shape[-1])[: len(tokens)], below)[None])
 
     def _usable(self, tokens: list[int]) -> list[int]:
         """A draft up to its end token, and before any token that the target does not know."""
@@ -147,8 +133,8 @@ class Pair:
             self._settings.logits_width,
         )
 
-    def _target(self, tensors: dict[str, Array], wanted: list[str]) -> Verdict:
-        answer = self._ask(self._settings.target, tensors, wanted)
+    def _target(self, tensors: dict[str, Array], more: list[str] | None = None) -> Verdict:
+        answer = self._ask(self._settings.target, tensors, [*_TOKENS, *self._asking.wanted, *(more or [])])
         tokens = _new_tokens(answer)
         return Verdict(tokens, answer, len(tokens))
 
@@ -158,74 +144,8 @@ class Pair:
         given = {names.get(name, name): array for name, array in tensors.items()}
         return self._caller.decoupled(model, given, [name for name in wanted if name not in lacks])
 
-    def _call(self, ids: list[int], count: int, role: int) -> dict[str, Array]:
-        """What every LLM call has. The engines see the whole sequence as prompt; they penalise it as one."""
-        generated = len(ids) - len(self.prompt.ids)
-        missing = max(0, self._job.min_tokens - generated)
-        tensors = {
-            "input_ids": _int32([ids]),
-            "input_lengths": _int32([[len(ids)]]),
-            "request_output_len": _int32([[count]]),
-            "exclude_input_in_output": _flag(True),
-            "min_tokens": _int32([[missing]]),
-            **(self.prompt.words_before if count <= missing else self.prompt.words),
-            **self._job.sampling,
-            **self._seed(generated, role),
-        }
-        return tensors | self._bias(role)
-
-    def _bias(self, role: int) -> dict[str, Array]:
-        """The bias as wide as the model's vocabulary; a wider draft must not draw what the target does not know."""
-        given, sizes = self.prompt.words.get("embedding_bias"), self._settings.vocabularies
-        size = sizes[role]
-        beyond = sizes[TARGET] if role == DRAFT and None not in sizes and sizes[DRAFT] > sizes[TARGET] else None
-        if size is None or (given is None and beyond is None):
-            return {}
-        bias = np.zeros((1, size), dtype=np.float32)
-        if given is not None:
-            common = min(size, given.shape[-1])
-            bias[:, :common] = given[:, :common]
-        bias[:, beyond if beyond is not None else size :] = NEVER
-        return {"embedding_bias": bias}
-
-    def _seed(self, generated: int, role: int) -> dict[str, Array]:
-        """The seed of one call.
-
-        TensorRT-LLM begins its random numbers anew with each call, and its seed is 0 where none is sent: with one seed
-        for all calls it would draw the same numbers in every round, and judge a draft token by the number that drew it.
-        So each call has its own; the target's first keeps the request's, so that a short answer without drafts is that
-        of the target asked directly.
-        """
-        if self._job.greedy:
-            return {}
-        if generated == 0 and role == TARGET:
-            return {"seed": np.array([[self._base_seed]], dtype=np.uint64)}
-        seed = hashlib.blake2b(f"{self._base_seed}/{generated}/{role}".encode(), digest_size=8).digest()
-        return {"seed": np.frombuffer(seed, dtype=np.uint64).reshape(1, 1)}
-
-    def _asked(self) -> dict[str, Array]:
-        names = ("return_log_probs", "return_generation_logits", "return_perf_metrics")
-        return {name: _flag(True) for name in names if self._job.inputs.flag(name)}
-
-    def _wanted(self) -> list[str]:
-        inputs = self._job.inputs
-        return [
-            *_TOKENS,
-            *(["output_log_probs"] if inputs.flag("return_log_probs") else []),
-            *(["generation_logits"] if inputs.flag("return_generation_logits") else []),
-            *(_PERF if inputs.flag("return_perf_metrics") else []),
-        ]
-
 
 def _new_tokens(answer: dict[str, Array]) -> list[int]:
     length = int(answer["sequence_length"].flat[0])
     tokens: list[int] = answer["output_ids"].reshape(-1)[:length].tolist()
     return tokens
-
-
-def _int32(values: object) -> Array:
-    return np.array(values, dtype=np.int32)
-
-
-def _flag(value: bool) -> Array:
-    return np.array([[value]], dtype=np.bool_)

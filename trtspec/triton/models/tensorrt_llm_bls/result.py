@@ -34,7 +34,9 @@ class Result:
         if "output_log_probs" in extras:
             self._log_probs.append(_rows(extras["output_log_probs"].reshape(-1), verdict.own, "log probs"))
         if "generation_logits" in extras:
-            rows = extras["generation_logits"].reshape(-1, extras["generation_logits"].shape[-1])
+            logits = extras["generation_logits"]
+            # An answer without tokens has logits without width.
+            rows = logits.reshape(-1, logits.shape[-1] or 1)
             self._logits.append(_rows(rows, verdict.own, "rows of logits"))
         self._context_logits = extras.get("context_logits", self._context_logits)
         self._take_figures(extras)
@@ -59,7 +61,7 @@ class Result:
             out["output_log_probs"] = log_probs.reshape(1, 1, -1)
             out["cum_log_probs"] = log_probs.sum(dtype=np.float32).reshape(1, 1)
         if self._logits:
-            logits = np.concatenate(self._logits)[:total]
+            logits = np.concatenate([rows for rows in self._logits if len(rows)] or self._logits[:1])[:total]
             out["generation_logits"] = logits.reshape(1, 1, *logits.shape)
         if self._context_logits is not None:
             out["context_logits"] = self._context_logits

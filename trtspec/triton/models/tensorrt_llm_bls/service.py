@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from answer import Answer, House
-from calls import Call, Caller, CallFailed, Ended
+from calls import Call, Caller, CallFailed, CallRefused, Ended
 from decode import Cancelled
 from job import Job
 from watch import CANCELLED, DEADLINE, Watched
@@ -22,7 +22,7 @@ def internal_error(house: House, request_id: str, error: Exception) -> Any:
     """Ours, not the client's, who learns its kind; its place is in the log, and no text of the request anywhere."""
     where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
     house.log.event("error", "internal-error", request_id, kind=kind, where=f"{where.name}:{where.lineno}")
-    return refusal(f"internal error ({kind}); see the server's log")
+    return refusal(f"internal error ({kind}); see the server's log", internal=True)
 
 
 class Service:
@@ -36,6 +36,8 @@ class Service:
         self.watched.owner = self
         self._answers = [Answer(house, job, self.watched) for job in jobs]
         self._at = 0
+        self._doubt = ""
+        """How a draft call has failed, until the target has shown that it was not the request's fault."""
 
     @property
     def _answer(self) -> Answer:
@@ -76,7 +78,8 @@ class Service:
             return refusal(GONE, cancelled=True), CANCELLED
         if self.watched.over == DEADLINE:
             return refusal(f"deadline exceeded after {self.watched.timeout:g} s", cancelled=True), DEADLINE
-        return refusal(reason), "refused" if isinstance(reason, Refused) else "failed"
+        refused = isinstance(reason, Refused | CallRefused)
+        return refusal(reason, internal=not refused), "refused" if refused else "failed"
 
     def _ending(self, last: Any, finish: str) -> Last:
         self._house.watch.remove(self.watched)
@@ -109,14 +112,18 @@ class Service:
     def _call_ended(self, call: Call, failure: CallFailed | None) -> None:
         house = self._house
         if call.model != house.settings.draft:
-            return
-        if call.given_up:
+            if failure is None and self._doubt:
+                self._draft_failed(self._doubt)
+                self._doubt = ""
+        elif call.given_up:
             house.breaker.hangs(-1)
         elif failure is None:
             if house.breaker.succeeded():
                 house.log.event("info", "breaker", open=False)
-        elif call.slow or call.stopped is None:  # not for a client that has gone
+        elif call.slow:
             self._draft_failed(failure.mode)
+        elif call.stopped is None:  # not for a client that has gone
+            self._doubt = failure.mode
 
     def _draft_failed(self, mode: str) -> None:
         self._house.metrics.fallback(self._answer.job.task, mode)

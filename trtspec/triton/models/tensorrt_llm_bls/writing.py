@@ -11,7 +11,7 @@ from vocabulary import Detokenizer, Vocabulary
 
 @dataclass(frozen=True)
 class Limits:
-    """What ends an answer. Stop words count as text and as token sequences; both are left out of the answer."""
+    """What ends an answer. Stop words count as text and as token sequences; both are left out unless included."""
 
     max_tokens: int
     end_ids: frozenset[int]
@@ -19,6 +19,8 @@ class Limits:
     stop_ids: tuple[tuple[int, ...], ...] = ()
     min_tokens: int = 0
     """End ids before this many tokens are ordinary tokens."""
+    include_stop_words: bool = False
+    """The answer ends behind the stop word instead of before it."""
 
 
 class Writer:
@@ -97,18 +99,21 @@ class Writer:
             self.finish = "length"
 
     def _text_stop(self, known: int) -> int | None:
-        """Where the first stop word begins that the characters after `known` have completed."""
+        """Where the answer ends by the first stop word that the characters after `known` have completed."""
         start = max(0, known - self._longest + 1)
-        found = [self._written.text.find(word, start) for word in self._limits.stop_texts]
-        return min((at for at in found if at >= 0), default=None)
+        found = [(self._written.text.find(word, start), len(word)) for word in self._limits.stop_texts]
+        at, length = min((f for f in found if f[0] >= 0), default=(-1, 0))
+        if at < 0:
+            return None
+        return at + length if self._limits.include_stop_words else at
 
     def _token_stop(self) -> int | None:
-        """Where the text of a stop sequence begins that the last token has completed."""
+        """Where the answer ends by a stop sequence that the last token has completed."""
         lengths = [len(w) for w in self._limits.stop_ids if tuple(self.tokens[-len(w) :]) == w]
         if not lengths:
             return None
-        start = len(self.tokens) - max(lengths)
-        return self._written.ends[start - 1] if start else 0
+        kept = len(self.tokens) - (0 if self._limits.include_stop_words else max(lengths))
+        return self._written.ends[kept - 1] if kept else 0
 
     def _tokens_before(self, cut: int) -> int:
         """Tokens whose text begins before `cut`."""
