@@ -114,7 +114,7 @@ def test_serve_says_what_is_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_validate_says_that_it_does_not_measure_this_path(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="does not speak to the LLM API"):
+    with pytest.raises(ConfigError, match="the LLM API has one mode to a server"):
         validate(pair(tmp_path))
 
 
