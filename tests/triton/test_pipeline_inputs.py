@@ -49,15 +49,26 @@ def _alone(client: TritonClient, **tensors: Any) -> str:  # noqa: F811
     ],
     ids=["repetition", "presence and frequency", "bad words", "min_tokens", "bias"],
 )
-@pytest.mark.parametrize("seed", [None, 5])
-def test_rules_hold_in_every_round(client: TritonClient, rules: dict[str, Any], seed: int | None) -> None:  # noqa: F811
-    """Penalties see what earlier rounds accepted; drawn with a seed or greedy, K does not show."""
-    sampling = {} if seed is None else {"seed": np.array([[seed]], dtype=np.uint64), "top_p": _real(0.9)}
-    given = rules | sampling
-    alone = _alone(client, **given)
+def test_rules_hold_in_every_round(client: TritonClient, rules: dict[str, Any]) -> None:  # noqa: F811
+    """Penalties see what earlier rounds accepted: K does not show in a greedy answer."""
+    alone = _alone(client, **rules)
     for k in (0, 1, 4):
-        assert _text(_one(client, num_draft_tokens=number(k), **given)) == alone
-    assert alone != _alone(client, **sampling) or "min_tokens" in rules
+        assert _text(_one(client, num_draft_tokens=number(k), **rules)) == alone
+    assert alone != _alone(client) or "min_tokens" in rules
+
+
+@pytest.mark.parametrize("logits", [False, True], ids=["tokens", "logits"])
+def test_drawn_answers_repeat_and_obey(client: TritonClient, logits: bool) -> None:  # noqa: F811
+    rules = {"bad_words": strings(["def", "class", " self"]), "use_draft_logits": flag(logits), "top_p": _real(0.9)}
+
+    def texts() -> list[str]:
+        seeds = [np.array([[seed]], dtype=np.uint64) for seed in range(6)]
+        return [_text(_one(client, num_draft_tokens=number(4), seed=seed, **rules)) for seed in seeds]
+
+    drawn = texts()
+    assert drawn == texts()
+    assert len(set(drawn)) > 1
+    assert not any(word in text for text in drawn for word in ("class", " self"))
 
 
 def test_several_prompts_and_sequences(client: TritonClient) -> None:  # noqa: F811
