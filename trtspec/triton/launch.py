@@ -25,7 +25,7 @@ REPOSITORY = "$here"
 CLOSED = "$closed"
 """Stands for a value made when the script runs."""
 _EVERY_SH_HAS_IT = "# shellcheck disable=SC3045"
-_FEW_HEAPS = "export MALLOC_ARENA_MAX=${MALLOC_ARENA_MAX:-2}"
+_FEW_HEAPS = 'export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-2}"'
 _LIMITS = ("umask 077", _EVERY_SH_HAS_IT, "ulimit -c 0", _EVERY_SH_HAS_IT, "ulimit -s 65536 || true", _FEW_HEAPS)
 
 
