@@ -17,12 +17,10 @@ import tritonclient.grpc
 from google.protobuf import json_format
 from tritonclient.utils import np_to_triton_dtype
 
-from trtspec.backends.base import builder_for
-from trtspec.checkpoint.convert import convert
-from trtspec.config import ROLES, load_config
+from tests.triton import servedpair
+from tests.triton.throwaway import serving
 from trtspec.triton import pbtxt
 from trtspec.triton.client import GenerateRequest, TritonClient
-from trtspec.triton.repository import plan_for, write_repository
 from trtspec.triton.server import TritonServer
 
 pytestmark = [pytest.mark.triton, pytest.mark.torch, pytest.mark.slow]
@@ -40,28 +38,14 @@ MODELS = ("preprocessing", "postprocessing", "tensorrt_llm", "tensorrt_llm_draft
 
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Path:
-    root = tmp_path_factory.mktemp("hostile")
-    config = load_config(tiny_config, [f"output.engines={root}/engines", f"output.model_repo={root}/repository"])
-    for role in ROLES:
-        source = config.pair[role].path
-        assert source is not None
-        for folder in (config.checkpoint_dir(role), config.engine_dir(role)):
-            folder.mkdir(parents=True)
-        convert(source, config.checkpoint_dir(role))
-        builder_for(config).build(config, role, config.checkpoint_dir(role), config.engine_dir(role))
-    target = config.pair.target.path
-    assert target is not None
-    config.repository_dir.mkdir(parents=True)
-    write_repository(config.repository_dir, plan_for(config, target))
-    return config.repository_dir
+    return servedpair.build(tiny_config, tmp_path_factory.mktemp("hostile"))
 
 
 @pytest.fixture(scope="module")
-def server(repository: Path, tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
-    private = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "stop_timeout": 6.0}
-    serving = load_config(tiny_config).serving.model_copy(update=private)
+def server(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     log = tmp_path_factory.mktemp("log") / "triton.log"
-    with TritonServer.start(repository, serving, log, environment={"OMP_NUM_THREADS": "1"}) as found:
+    private = serving(stop_timeout=6.0, start_timeout=180.0)
+    with TritonServer.start(repository, private, log, environment={"OMP_NUM_THREADS": "1"}) as found:
         yield found
         found.check()
     text = log.read_text()

@@ -14,16 +14,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.triton import servedpair
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.backends.base import builder_for
-from trtspec.checkpoint.convert import convert
-from trtspec.config import ROLES, load_config
 from trtspec.errors import ServingError
 from trtspec.triton.client import GenerateRequest, TritonClient
 from trtspec.triton.generation import Generation
 from trtspec.triton.lint import lint
 from trtspec.triton.payload import flag, number, strings
-from trtspec.triton.repository import POLICY_FILE, plan_for, write_repository
+from trtspec.triton.repository import POLICY_FILE
 from trtspec.triton.server import TritonServer
 
 pytestmark = [pytest.mark.triton, pytest.mark.torch, pytest.mark.slow]
@@ -42,38 +40,14 @@ PROMPTS = (
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Path:
     """The tiny pair's repository; the policy allows what the tests ask for."""
-    root = tmp_path_factory.mktemp("pair")
-    config = load_config(
-        tiny_config,
-        [f"output.engines={root}/engines", f"output.model_repo={root}/repository", "engine.compute_dtype=float32"],
-    )
-    for role in ROLES:
-        source = config.pair[role].path
-        assert source is not None
-        for folder in (config.checkpoint_dir(role), config.engine_dir(role)):
-            folder.mkdir(parents=True)
-        convert(source, config.checkpoint_dir(role))
-        builder_for(config).build(config, role, config.checkpoint_dir(role), config.engine_dir(role))
-    target = config.pair.target.path
-    assert target is not None
-    config.repository_dir.mkdir(parents=True)
-    write_repository(config.repository_dir, plan_for(config, target))
-    policy = {"version": 1, "default": {"draft_len": 8}, "tasks": {"off": {"draft_len": 0}}}
-    (config.repository_dir / POLICY_FILE).write_text(json.dumps(policy))
-    return config.repository_dir
+    return servedpair.build(tiny_config, tmp_path_factory.mktemp("pair"), tasks={"off": {"draft_len": 0}})
 
 
 @pytest.fixture(scope="module")
-def server(built: Path, tiny_config: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
+def server(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TritonServer]:
     """A server with that repository; at the end it still runs, and no model has left a traceback."""
-    # Short: Triton 2.51 never unloads a model whose client left just as its last response went out.
-    private = {"http_port": 0, "grpc_port": 0, "metrics_port": 0, "stop_timeout": 6.0}
-    serving = load_config(tiny_config).serving.model_copy(update=private)
-    log = tmp_path_factory.mktemp("log") / "triton.log"
-    with TritonServer.start(built, serving, log, environment={"OMP_NUM_THREADS": "1"}) as found:
+    with servedpair.serve(built, tmp_path_factory.mktemp("log") / "triton.log") as found:
         yield found
-        assert found.running
-    assert "Traceback" not in log.read_text()
 
 
 @pytest.fixture(scope="module")

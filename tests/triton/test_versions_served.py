@@ -8,10 +8,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.triton import servedpair
 from tests.triton.standinbackend import with_reference
-from trtspec.backends.base import builder_for
-from trtspec.checkpoint.convert import convert
-from trtspec.config import ROLES, RunConfig, load_config
+from trtspec.config import RunConfig, load_config
 from trtspec.triton.client import SPECULATIVE, TARGET_ONLY, GenerateRequest, TritonClient
 from trtspec.triton.plan import plan_for
 from trtspec.triton.repository import write_repository
@@ -26,13 +25,7 @@ def engines(tmp_path_factory: pytest.TempPathFactory, tiny_config: Path) -> Path
     """Reference engines of the tiny pair, below the folder that `config` names."""
     root = tmp_path_factory.mktemp("engines")
     config = load_config(tiny_config, [f"output.engines={root}", "engine.compute_dtype=float32"])
-    for role in ROLES:
-        for folder in (config.checkpoint_dir(role), config.engine_dir(role)):
-            folder.mkdir(parents=True)
-        source = config.pair[role].path
-        assert source is not None
-        convert(source, config.checkpoint_dir(role))
-        builder_for(config).build(config, role, config.checkpoint_dir(role), config.engine_dir(role))
+    servedpair.engines(config)
     return root
 
 
