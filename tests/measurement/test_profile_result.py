@@ -101,7 +101,7 @@ def test_the_rule_follows_from_what_is_served() -> None:
     warm = {"temperature": 0.7}
     reference, other = {"backend": "reference"}, {"backend": "tensorrt"}
     assert rule_of(config(speculation={"acceptance": "logits"})) == "tokens"
-    assert rule_of(config(validation=warm, engine=reference)) == "tokens"
+    assert rule_of(config(validation=warm, engine=reference)) == "tokens-independent"
     assert rule_of(config(validation=warm | {"top_k": 1}, engine=other)) == "tokens"
     assert rule_of(config(validation=warm, engine=other)) == "tokens-independent"
     assert rule_of(config(validation=warm, engine=other, speculation={"acceptance": "logits"})) == "logits"

@@ -5,8 +5,8 @@ round, because up to its first rejection a round's draft has the target's own to
 length are then replayed (:mod:`trtspec.analysis.simulation`). Three rules of acceptance are told apart:
 
 * `tokens`: the draft's token equals the target's. Greedy, or both drawn with the request's random numbers, one number
-  for each place, as the reference engine draws them.
-* `tokens-independent`: the same, but the draft draws with numbers of its own, as two engines do that share no stream.
+  for each place, as the reference engine draws them for a pair in one process.
+* `tokens-independent`: the same, but the draft draws with numbers of its own, as in the served pipeline.
 * `logits`: the rejection rule of speculative sampling (Leviathan et al. 2023). Given the target's token x, the draft's
   proposal was x and was accepted with probability min(1, q(x) ÷ p(x)): the target's token has probability p(x), and
   being drafted and accepted q(x) · min(1, p(x) ÷ q(x)) = min(p(x), q(x)).

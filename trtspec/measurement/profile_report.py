@@ -19,7 +19,7 @@ DEFINITIONS = (
     "which flatters α."
 )
 RULE_NAMES: dict[Rule, str] = {
-    "tokens": "equal tokens, both drawn with the request's random numbers (as the reference engine does)",
+    "tokens": "equal tokens, both drawn with the same random numbers (as in one process)",
     "tokens-independent": "equal tokens, each model drawing with numbers of its own",
     "logits": "the rejection rule on both distributions",
 }

@@ -10,13 +10,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal, cast
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from trtspec.analysis.acceptance import RoundHistogram
 from trtspec.config.schema import RunConfig
-from trtspec.errors import EvidenceError
 from trtspec.measurement.reading import Rule
-from trtspec.measurement.result import Count, Estimate, Record
+from trtspec.measurement.result import Count, Estimate, Record, read_document
 from trtspec.pairing import measured
 from trtspec.store import write_atomic
 
@@ -154,8 +153,7 @@ class ProfileDocument(Record):
 def rule_of(config: RunConfig) -> Rule:
     """The rule of acceptance that `config` will be served with.
 
-    Sampled token acceptance: the reference engine draws both models' tokens from the request's own numbers; of other
-    engines that is not known, and what draws apart accepts less.
+    Sampled token acceptance: each call of an engine has a seed of its own, so the two models draw apart.
     """
     return cast(Rule, measured.rule_of(config))
 
@@ -173,16 +171,7 @@ def profiles_of(config: RunConfig) -> list[ProfileDocument]:
 
 def read_profile(path: Path) -> ProfileDocument:
     """Read a profile; EvidenceError where it is none."""
-    try:
-        return ProfileDocument.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise EvidenceError(f"cannot read the profile: {error.strerror}", where=path) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "document"
-        raise EvidenceError(
-            f"not a profile: {place}: {first['msg']}", where=path, fix="measure again with `trtspec profile`"
-        ) from None
+    return read_document(ProfileDocument, path, "profile", fix="measure again with `trtspec profile`")
 
 
 def write_profile(path: Path, document: ProfileDocument) -> None:
