@@ -66,8 +66,7 @@ def measured(prompts: int, tokens: int, concurrency: int, keep: Path | None) -> 
         config = served.build(folder, padded=True, overrides=overrides)
         served.write(config, {"version": 1, "default": {"draft_len": 8}})
         with served.serve(config) as server:
-            metrics = server.metrics_url.removeprefix("http://").partition("/")[0]
-            where = Running(server.grpc_url, metrics=metrics)
+            where = Running(server.grpc_url, metrics=server.metrics_url)
             found = sweep(config, range(1, 9), keep or folder / "sweep", Lines(), where)
     if found.interrupted:
         raise SystemExit(130)

@@ -20,7 +20,7 @@ import numpy as np
 import torch
 
 from benchmarks import serving_pair as served
-from benchmarks.common import arguments, print_table, workspace
+from benchmarks.common import arguments, print_table, spread, workspace
 from trtspec.backends.reference import Request, open_pair
 from trtspec.backends.reference.speculation import SpeculativePair
 from trtspec.config import RunConfig
@@ -194,14 +194,12 @@ def report(layout: str, found: dict[str, list[float]]) -> None:
     rows.append(["overhead: its difference from a round in one process", _ms(over), ""])
     for kind, limit in ((BARE, f"≤ {LIMIT:g}"), (PAUSED, "-")):
         ratios = [o / b for o, b in zip(over, found[kind], strict=True)]
-        shown = f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
-        rows.append([f"overhead ÷ {kind}", shown, limit])
+        rows.append([f"overhead ÷ {kind}", spread(ratios), limit])
     print_table(f"Rounds, pipeline {layout}", ["what", "milliseconds, or ratio: median (range)", "limit"], rows)
 
 
 def _ms(values: Sequence[float]) -> str:
-    low, middle, high = (1000 * value for value in (min(values), statistics.median(values), max(values)))
-    return f"{middle:.2f} ({low:.2f}-{high:.2f})"
+    return spread([1000 * value for value in values])
 
 
 if __name__ == "__main__":

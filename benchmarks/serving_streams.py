@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import serving_pair as served
-from benchmarks.common import arguments, print_table, workspace
+from benchmarks.common import arguments, print_table, spread, workspace
 from trtspec.config import RunConfig
 from trtspec.triton.client import GenerateRequest, TritonClient
 from trtspec.triton.repository import POLICY_FILE
@@ -46,8 +46,7 @@ class Rates:
 
     def ratio(self, name: str, base: str) -> str:
         """Median and range of the ratios of the repetitions."""
-        ratios = [a / b for a, b in zip(self._found[name], self._found[base], strict=True)]
-        return f"{statistics.median(ratios):.2f} ({min(ratios):.2f}-{max(ratios):.2f})"
+        return spread([a / b for a, b in zip(self._found[name], self._found[base], strict=True)])
 
     def rate(self, name: str) -> str:
         """Median."""

@@ -100,7 +100,7 @@ def test_blocks_of_equal_speed_give_no_interval() -> None:
 
 def test_speed_up_pools_the_blocks_of_domains() -> None:
     one, other = (by_hand([w], WORKED).domains[0].figures for w in ((2.0, 1.0), (4.0, 1.5)))
-    pooled = speedup_over([one, other], 0)
+    pooled = speedup_over([one, other])
     assert pooled is not None
     assert (pooled.point, pooled.n) == (pytest.approx(2.4), 2)
 

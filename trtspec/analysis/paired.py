@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from trtspec.analysis.intervals import Interval, left_out, measured, standard_error
 
 Pairs = Sequence[tuple[float, float]]
 """(numerator, denominator) of each prompt."""
-Floats = NDArray[np.float64]
 
 
 def paired_difference(before: Pairs, after: Pairs, *, level: float = 0.95) -> Interval | None:

@@ -12,10 +12,9 @@ timed with all requests in that step.
 from __future__ import annotations
 
 import statistics
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -132,7 +131,6 @@ class _Run:
     texts: Sequence[_Text]
     wanted: Wanted
     pool: ThreadPoolExecutor
-    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def costs(self) -> StepCosts:
         draft, target, verify = self._steps()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tokenizers import Tokenizer
 
-from trtspec.measurement.parts import DatasetRow
+from trtspec.measurement.parts import DatasetRow, Severity
 from trtspec.measurement.prompts import PromptSet
 from trtspec.measurement.result import ProblemRow
 from trtspec.measurement.textcheck import near_duplicates, random_looking
@@ -66,11 +66,10 @@ def dataset_problems(rows: Sequence[DatasetRow]) -> Iterator[ProblemRow]:
             yield _problem("dataset.synthetic", row, "the prompts are declared synthetic", row.prompts, "release")
         if salad:
             text = f"{salad} of {row.prompts} prompts look like random tokens: a draft is not asked for such text"
-            severity = "release" if _many(salad, row.prompts) else "note"
-            yield _problem("dataset.random-tokens", row, text, salad, severity)
+            yield _problem("dataset.random-tokens", row, text, salad, _how_bad(salad, row))
         if row.near_duplicates:
             text = f"{row.near_duplicates} of {row.prompts} prompts nearly repeat an earlier one"
-            severity = "release" if _many(row.near_duplicates, row.prompts) else "note"
+            severity = _how_bad(row.near_duplicates, row)
             yield _problem("dataset.near-duplicates", row, text, row.near_duplicates, severity)
         if row.duplicates:
             text = f"{row.duplicates} prompts of {row.file} repeat an earlier one and were left out"
@@ -84,7 +83,9 @@ def _many(count: int, of: int) -> bool:
     return count > MANY * of
 
 
-def _problem(code: str, row: DatasetRow, message: str, count: int, severity: str) -> ProblemRow:
-    return ProblemRow.model_validate(
-        {"code": code, "domain": row.domain, "message": message, "count": count, "severity": severity}
-    )
+def _how_bad(count: int, row: DatasetRow) -> Severity:
+    return "release" if _many(count, row.prompts) else "note"
+
+
+def _problem(code: str, row: DatasetRow, message: str, count: int, severity: Severity) -> ProblemRow:
+    return ProblemRow(code=code, domain=row.domain, message=message, count=count, severity=severity)

@@ -22,7 +22,7 @@ def figures(answers: Sequence[Answer], blocks: Sequence[Block], slo: Slo) -> Fig
     counted = total(per_prompt)
     speed = {mode: performance([a for a in answers if a.mode == mode], blocks, mode, slo) for mode in MODES}
     return Figures(
-        histogram=None if counted is None else _nested(counted),
+        histogram=None if counted is None else nested(counted),
         alpha=estimate(ratio_interval([h.accepted for h in per_prompt], [h.tested for h in per_prompt])),
         alpha_macro=_mean([h.alpha() for h in per_prompt]),
         draft_acceptance_rate_macro=_mean([h.draft_acceptance_rate() for h in per_prompt]),
@@ -88,6 +88,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return float(np.mean(known)) if known else None
 
 
-def _nested(counted: RoundHistogram) -> tuple[tuple[tuple[int, ...], ...], ...]:
+def nested(counted: RoundHistogram) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """As a part of the document."""
     rows = cast("list[list[list[Any]]]", counted.to_wire().tolist())
     return tuple(tuple(tuple(row) for row in half) for half in rows)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from trtspec.measurement.asking import Asker
 from trtspec.measurement.endpoints import BLS, ENSEMBLE, Endpoint
+from trtspec.measurement.parts import Severity
 from trtspec.measurement.records import Answer, Mode, Samples
 from trtspec.measurement.result import ProblemRow
 
@@ -53,7 +54,5 @@ def _compare(mode: Mode, before: Answer, found: Answer, *, greedy: bool) -> Prob
     return None
 
 
-def _row(code: str, domain: str, message: str, severity: str) -> ProblemRow:
-    return ProblemRow.model_validate(
-        {"code": code, "domain": domain, "message": message, "count": 1, "severity": severity}
-    )
+def _row(code: str, domain: str, message: str, severity: Severity) -> ProblemRow:
+    return ProblemRow(code=code, domain=domain, message=message, count=1, severity=severity)

@@ -6,13 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, cast
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.analysis.intervals import Interval, ratio_interval
+from trtspec.analysis.intervals import ratio_interval
 from trtspec.analysis.simulation import histogram
 from trtspec.backends.scoring import Scorer
 from trtspec.config import ROLES, Role, RunConfig
+from trtspec.measurement.figures import estimate, nested
 from trtspec.measurement.offline import OfflineAcceptance
 from trtspec.measurement.profile_result import (
     AtK,
@@ -26,7 +26,6 @@ from trtspec.measurement.profile_result import (
 from trtspec.measurement.profile_store import prompts_hash
 from trtspec.measurement.prompts import Prompt
 from trtspec.measurement.reading import Reading, Rule, Setting, TokenPrompt
-from trtspec.measurement.result import Estimate
 from trtspec.measurement.summary import versions
 
 
@@ -128,21 +127,13 @@ def _at(found: OfflineAcceptance, domain: str | None, k: int, rule: Rule) -> AtK
     own = [h.accepted / h.tested for h in each if h.tested]
     return AtK(
         k=k,
-        histogram=_nested(whole),
-        alpha=_ratio([h.accepted for h in each], [h.tested for h in each], (0.0, 1.0)),
+        histogram=nested(whole),
+        alpha=estimate(ratio_interval([h.accepted for h in each], [h.tested for h in each])),
         alpha_macro=sum(own) / len(own) if own else None,
         alpha_expected=found.expected_alpha(k, rule, domain),
         draft_acceptance_rate=whole.draft_acceptance_rate(),
-        acceptance_length=_ratio([h.emitted for h in each], [h.rounds for h in each], (1.0, k + 1.0)),
+        acceptance_length=estimate(
+            ratio_interval([h.emitted for h in each], [h.rounds for h in each], bounds=(1.0, k + 1.0))
+        ),
         per_position=tuple(whole.per_position()),
     )
-
-
-def _ratio(above: Sequence[int], below: Sequence[int], bounds: tuple[float, float]) -> Estimate | None:
-    found: Interval | None = ratio_interval(above, below, bounds=bounds)
-    return None if found is None else Estimate(point=found.point, low=found.low, high=found.high, n=found.n)
-
-
-def _nested(counted: RoundHistogram) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    rows = cast("list[list[list[Any]]]", counted.to_wire().tolist())
-    return tuple(tuple(tuple(row) for row in half) for half in rows)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError
 
@@ -23,9 +23,11 @@ from trtspec.measurement.parts import (
     Goodput,
     LooksRow,
     MemoryRow,
+    ModeName,
     Percentiles,
     QualityRow,
     Record,
+    Severity,
     Slo,
     StepCosts,
 )
@@ -59,6 +61,7 @@ __all__ = [
     "StepCosts",
     "Unusable",
     "load_result",
+    "read_document",
 ]
 VERSION = 2
 
@@ -201,7 +204,7 @@ class Unusable(Record):
     """A request without a usable answer."""
 
     prompt: str
-    mode: Literal["target-only", "speculative"]
+    mode: ModeName
     reason: str
 
 
@@ -229,7 +232,7 @@ class ProblemRow(Record):
     """Empty where it is about the whole measurement."""
     message: str
     count: Count
-    severity: Literal["invalid", "release", "note"] = "invalid"
+    severity: Severity = "invalid"
 
 
 class Conditions(Record):
@@ -249,7 +252,7 @@ class Conditions(Record):
     streamed: bool
     transport: Literal["grpc", "http"] = "grpc"
     ignore_eos: bool = False
-    modes: tuple[Literal["target-only", "speculative"], ...] = ("target-only", "speculative")
+    modes: tuple[ModeName, ...] = ("target-only", "speculative")
     """What was measured; one alone allows no speed-up."""
     slo: Slo | None = None
     backend: str
@@ -310,23 +313,35 @@ class ResultDocument(Record):
 def load_result(path: Path) -> ResultDocument:
     """Read a result document; EvidenceError where it is none, or one of another version."""
     try:
-        data = path.read_bytes()
-        _require_version(data, path)
-        return ResultDocument.model_validate_json(data)
+        return read_document(ResultDocument, path, "result", "result document")
+    except EvidenceError:
+        _require_version(path)
+        raise
+
+
+Document = TypeVar("Document", bound=Record)
+
+
+def read_document(
+    kind: type[Document], path: Path, name: str, whole_name: str | None = None, fix: str | None = None
+) -> Document:
+    """Read a document that was written as JSON; EvidenceError where it is none, in these names."""
+    try:
+        return kind.model_validate_json(path.read_bytes())
     except OSError as error:
-        raise EvidenceError(f"cannot read the result: {error.strerror}", where=path) from None
+        raise EvidenceError(f"cannot read the {name}: {error.strerror}", where=path) from None
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         place = ".".join(map(str, first["loc"])) or "document"
-        raise EvidenceError(f"not a result document: {place}: {first['msg']}", where=path) from None
+        raise EvidenceError(f"not a {whole_name or name}: {place}: {first['msg']}", where=path, fix=fix) from None
 
 
-def _require_version(data: bytes, path: Path) -> None:
+def _require_version(path: Path) -> None:
     """A document of another version is told apart from one that is broken."""
     try:
-        found = json.loads(data)
-    except (ValueError, RecursionError):
-        return  # the reader says what is wrong with it
+        found = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return  # the reader has said what is wrong with it
     number = found.get("version", VERSION) if isinstance(found, dict) else VERSION
     if number != VERSION:
         fix = "measure again with `trtspec measure` or `trtspec validate`"
@@ -335,4 +350,4 @@ def _require_version(data: bytes, path: Path) -> None:
             fix = "read it with the trtspec that wrote it, or a newer one"
         raise EvidenceError(
             "a result document of another version", where=path, found=number, expected=expected, fix=fix
-        )
+        ) from None

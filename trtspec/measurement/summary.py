@@ -102,9 +102,8 @@ def alpha_over(rows: Iterable[PromptRow], seed: int = 0) -> Estimate | None:
     return estimate(ratio_interval([r.accepted or 0 for r in counted], [r.tested or 0 for r in counted]))
 
 
-def speedup_over(figures: Sequence[Figures], seed: int = 0) -> Estimate | None:
+def speedup_over(figures: Sequence[Figures]) -> Estimate | None:
     """Speed-up over the blocks of any domains: time target-only for the same tokens ÷ time speculative."""
-    del seed
     plain, spec = block_times(figures)
     if not plain:
         return None

@@ -13,7 +13,6 @@ from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import stats
 
 Ids = Callable[[str], Sequence[int]]
 SHINGLE = 5
@@ -74,6 +73,8 @@ def _salad(rows: Sequence[NDArray[np.int64]], vocab_size: int) -> bool:
     together = np.concatenate(rows)
     if len(together) < ALONE:
         return False
+    from scipy import stats  # takes a third of a second, and every verb that reads a result would wait for it
+
     repeats = sum(_equal_pairs(row) for row in rows)
     spread = float(stats.kstest((together + 0.5) / vocab_size, "uniform").statistic)
     chance = float(stats.kstwo.ppf(0.99, len(together)))

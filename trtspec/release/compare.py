@@ -5,6 +5,7 @@ It describes; `trtspec gate --baseline` judges.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Literal
 
@@ -162,8 +163,8 @@ def _shared(a: tuple[PromptRow, ...], b: tuple[PromptRow, ...]) -> list[tuple[Pr
 
 def _by_hash(rows: tuple[PromptRow, ...]) -> dict[str, PromptRow]:
     counted = [row for row in rows if row.sha256 and row.tested]
-    hashes = [row.sha256 for row in counted]
-    return {row.sha256: row for row in counted if hashes.count(row.sha256) == 1}
+    times = Counter(row.sha256 for row in counted)
+    return {row.sha256: row for row in counted if times[row.sha256] == 1}
 
 
 def _prompts(result: ResultDocument) -> tuple[PromptRow, ...]:

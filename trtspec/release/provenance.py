@@ -47,11 +47,10 @@ def write_record(folder: Path, record: ReleaseRecord) -> Path:
 
 
 def _subjects(record: ReleaseRecord) -> Iterator[dict[str, object]]:
-    for stage in record.stages:
-        if stage.stage == REPOSITORY or stage.stage.startswith("engine"):
-            place = "repository" if stage.stage == REPOSITORY else stage.stage.replace(" of the ", "/")
-            yield from (_descriptor(file, f"{place}/{file.name}") for file in stage.files)
-            yield {"name": f"{place}/{MANIFEST}", "digest": {"sha256": stage.manifest_sha256}}
+    for stage in record.deployed:
+        place = "repository" if stage.stage == REPOSITORY else stage.stage.replace(" of the ", "/")
+        yield from (_descriptor(file, f"{place}/{file.name}") for file in stage.files)
+        yield {"name": f"{place}/{MANIFEST}", "digest": {"sha256": stage.manifest_sha256}}
     if record.policy:
         yield _descriptor(record.policy.file, f"repository/{record.policy.file.name}")
 

@@ -14,13 +14,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ValidationError
-
 from trtspec import __version__
 from trtspec.config import ROLES, Role, RunConfig
-from trtspec.errors import EvidenceError
 from trtspec.hashing import sha256_of
-from trtspec.measurement.result import Estimate, Record, ResultDocument
+from trtspec.measurement.result import Estimate, Record, ResultDocument, read_document
 from trtspec.release.gates import Judgement
 from trtspec.release.report import FILES
 from trtspec.release.rows import Verdict
@@ -107,6 +104,11 @@ class ReleaseRecord(Record):
         """The deployed folder."""
         return next((s for s in self.stages if s.stage == REPOSITORY), None)
 
+    @property
+    def deployed(self) -> tuple[StageRow, ...]:
+        """What a server reads: the engines and the repository."""
+        return tuple(s for s in self.stages if s.stage == REPOSITORY or s.stage.startswith("engine"))
+
 
 def record_of(
     config: RunConfig, result: ResultDocument, judgement: Judgement, *, policy_written: bool
@@ -138,14 +140,7 @@ def record_of(
 
 def load_record(path: Path) -> ReleaseRecord:
     """Read a record; EvidenceError where it is none."""
-    try:
-        return ReleaseRecord.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise EvidenceError(f"cannot read the record: {error.strerror}", where=path) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "document"
-        raise EvidenceError(f"not a release record: {place}: {first['msg']}", where=path) from None
+    return read_document(ReleaseRecord, path, "record", "release record")
 
 
 def _stages(config: RunConfig, home: Path) -> tuple[tuple[StageRow, ...], list[str]]:

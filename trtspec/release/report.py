@@ -6,11 +6,9 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from pydantic import ValidationError
-
 from trtspec.config.gates import Gates
 from trtspec.errors import EvidenceError
-from trtspec.measurement.result import Record, ResultDocument, load_result
+from trtspec.measurement.result import Record, ResultDocument, load_result, read_document
 from trtspec.release.gates import Judgement
 from trtspec.release.html.page import html
 from trtspec.release.junit import junit
@@ -20,7 +18,6 @@ from trtspec.store import write_atomic
 RESULT, REPORT = "result.json", "report.json"
 PAGE, SUMMARY, JUNIT = "report.html", "report.md", "junit.xml"
 FILES = (RESULT, REPORT, PAGE, SUMMARY, JUNIT)
-VERSION = 2
 
 
 class Report(Record):
@@ -59,15 +56,7 @@ def write_report(
 
 def load_report(path: Path) -> Report:
     """Read a report.json; EvidenceError where it is none."""
-    try:
-        return Report.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise EvidenceError(f"cannot read the report: {error.strerror}", where=path) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "document"
-        fix = "validate again, or give the result.json beside it"
-        raise EvidenceError(f"not a report: {place}: {first['msg']}", where=path, fix=fix) from None
+    return read_document(Report, path, "report", fix="validate again, or give the result.json beside it")
 
 
 def load_any(path: Path) -> ResultDocument | Report:

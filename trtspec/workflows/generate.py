@@ -18,6 +18,7 @@ from trtspec.errors import ConfigError, TrtspecError, context
 from trtspec.measurement.chat import ChatTemplate
 from trtspec.measurement.promptfiles import domain_of
 from trtspec.measurement.prompts import Prompt, load_prompts
+from trtspec.measurement.records import total
 from trtspec.triton.answer import PairClient, Retry
 from trtspec.triton.failures import RequestError
 from trtspec.triton.generation import GenerateRequest, Generation
@@ -184,7 +185,7 @@ def summary(answers: Sequence[Answered], seconds: float) -> dict[str, object]:
         "drafted": sum(g.drafted for g in good),
         "tested": sum(g.tested for g in good),
         "accepted": sum(g.accepted for g in good),
-        **acceptance(sum(histograms[1:], histograms[0]) if histograms else None),
+        **acceptance(total(histograms)),
     }
 
 

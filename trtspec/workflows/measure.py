@@ -59,8 +59,7 @@ def measured_on(
     decide: Decide | None = None,
 ) -> ResultDocument:
     """On a server that we started."""
-    metrics = server.metrics_url.removeprefix("http://").partition("/")[0]
-    where = Running(server.http_url if http else server.grpc_url, http, None, metrics)
+    where = Running(server.http_url if http else server.grpc_url, http, metrics=server.metrics_url)
     return measured_at(config, where, asked, reporter, decide, grpc=server.grpc_url, check=server.check)
 
 

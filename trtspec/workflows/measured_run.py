@@ -41,7 +41,8 @@ METRICS_PORT = 8002
 class Running:
     """A server that runs already. `url` is its gRPC port, or its HTTP port with `http`.
 
-    `target_only`: for the LLM API, a second server without drafts. `metrics`: its metrics port, HOST:PORT.
+    `target_only`: for the LLM API, a second server without drafts. `metrics`: its metrics port, HOST:PORT or an
+    address.
     """
 
     url: str

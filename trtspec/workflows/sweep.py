@@ -63,8 +63,7 @@ def sweep(
     repository = current_repository(config, reporter.note)
     asked = prepared(config, reporter)
     with measured_serving(config, repository, reporter.note) as server:
-        metrics = server.metrics_url.removeprefix("http://").partition("/")[0]
-        where = Running(server.http_url if http else server.grpc_url, http, None, metrics)
+        where = Running(server.http_url if http else server.grpc_url, http, metrics=server.metrics_url)
         return _each(config, ks, folder, reporter, asked, server.grpc_url, where)
 
 

@@ -104,8 +104,7 @@ class _Walk:
         if folder == home:
             self.folders.append(home)
             self.faults += reports_against(home, record)
-            served = [s for s in record.stages if s.stage == REPOSITORY or s.stage.startswith("engine")]
-            for each in served:
+            for each in record.deployed:
                 self._stage(home / each.folder, each, record)
             return
         stage = _stage_of(folder, record)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from rich.box import SIMPLE_HEAD
 from rich.table import Table
 
+from trtspec.release.policies.prediction import ALL
 from trtspec.release.policies.study import Choice, Option, Study, gain
 
 Row = tuple[str, ...]
@@ -42,7 +43,7 @@ def sentences(study: Study) -> Iterator[str]:
 
 
 def _options(study: Study) -> Iterator[Row]:
-    for choice in study.at("all"):
+    for choice in study.at(ALL):
         for option in choice.options:
             yield (str(choice.concurrency), str(option.k), *_gains(option))
 
