@@ -13,9 +13,10 @@ from typing import Protocol
 from trtspec.triton.connection import ModelInfo
 from trtspec.triton.failures import RequestError
 from trtspec.triton.generation import Array, GenerateRequest, Generation
-from trtspec.triton.payload import Collected, request_tensors
+from trtspec.triton.payload import Collected, need, number, request_tensors, strings, token_ids
 
 TARGET_ONLY = "ensemble"
+PREPROCESSING = "preprocessing"
 TIMEOUT = 120.0
 
 
@@ -141,16 +142,21 @@ class PairClient(ABC):
                 pass
             return answer.result
 
+    def tokens(self, prompt: str) -> tuple[int, ...]:
+        """Token ids the server makes of a prompt."""
+        answer = self._preprocess(prompt)
+        length = int(need(answer, PREPROCESSING, "REQUEST_INPUT_LEN").flat[0])
+        return token_ids(need(answer, PREPROCESSING, "INPUT_ID"), length)
+
+    def _preprocess(self, prompt: str) -> dict[str, Array]:
+        return self._once(PREPROCESSING, {"QUERY": strings([prompt]), "REQUEST_OUTPUT_LEN": number(1)})
+
     def _counts_not(self, model: str) -> bool:
         return model == TARGET_ONLY and "num_input_tokens" not in self._model_info(model).outputs
 
     @abstractmethod
     def ready(self) -> bool:
         """Whether the server is ready; false also when it cannot be reached."""
-
-    @abstractmethod
-    def tokens(self, prompt: str) -> tuple[int, ...]:
-        """Token ids the server makes of a prompt."""
 
     @abstractmethod
     def close(self) -> None:
@@ -161,6 +167,10 @@ class PairClient(ABC):
 
     @abstractmethod
     def _model_info(self, model: str) -> ModelInfo: ...
+
+    @abstractmethod
+    def _once(self, model: str, tensors: dict[str, Array]) -> dict[str, Array]:
+        """The only response of a model that answers once."""
 
     @abstractmethod
     def _send(self, model: str, tensors: dict[str, Array], request: GenerateRequest) -> Responses: ...

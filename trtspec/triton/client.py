@@ -9,7 +9,7 @@ import uuid
 import numpy as np
 
 from trtspec.errors import ServingError
-from trtspec.triton.answer import TARGET_ONLY, TIMEOUT, PairClient, Retry
+from trtspec.triton.answer import PREPROCESSING, TARGET_ONLY, TIMEOUT, PairClient, Retry
 from trtspec.triton.connection import Connection, Exchange, ModelInfo
 from trtspec.triton.generation import Array, GenerateRequest, Generation
 from trtspec.triton.payload import (
@@ -19,7 +19,6 @@ from trtspec.triton.payload import (
     number,
     request_tensors,
     string,
-    strings,
     token_ids,
 )
 
@@ -60,12 +59,6 @@ class TritonClient(PairClient):
         logits = need(answer, TARGET, "generation_logits")
         rows: Array = logits.astype(np.float32).reshape(-1, logits.shape[-1])
         return np.asarray(rows[0])
-
-    def tokens(self, prompt: str) -> tuple[int, ...]:
-        """Token ids the server makes of a prompt."""
-        answer = self._preprocess(prompt)
-        length = int(need(answer, "preprocessing", "REQUEST_INPUT_LEN").flat[0])
-        return token_ids(need(answer, "preprocessing", "INPUT_ID"), length)
 
     def token_ids(self, prompt_ids: tuple[int, ...], max_tokens: int) -> tuple[int, ...]:
         """The target's own greedy continuation, without the end token."""
@@ -127,14 +120,10 @@ class TritonClient(PairClient):
         }
         return self._once(TARGET, tensors | more)
 
-    def _preprocess(self, prompt: str) -> dict[str, Array]:
-        return self._once("preprocessing", {"QUERY": strings([prompt]), "REQUEST_OUTPUT_LEN": number(1)})
-
     def _ask_end_id(self) -> int:
-        return int(need(self._preprocess(ANY_PROMPT), "preprocessing", "OUT_END_ID").flat[0])
+        return int(need(self._preprocess(ANY_PROMPT), PREPROCESSING, "OUT_END_ID").flat[0])
 
     def _once(self, model: str, tensors: dict[str, Array]) -> dict[str, Array]:
-        """The only response of a model that answers once."""
         with self._connection.exchange(model, tensors, uuid.uuid4().hex, self._timeout) as exchange:
             answers = list(exchange)
         if len(answers) != 1:

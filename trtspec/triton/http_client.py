@@ -19,12 +19,10 @@ from typing import Any
 import numpy as np
 
 from trtspec.triton.answer import TIMEOUT, PairClient, Retry
-from trtspec.triton.connection import ModelInfo
+from trtspec.triton.connection import CALL_TIMEOUT, ModelInfo
 from trtspec.triton.failures import RequestError, told, too_late, unreachable
 from trtspec.triton.generation import Array, GenerateRequest
-from trtspec.triton.payload import number, strings, token_ids
 
-CALL_TIMEOUT = 10.0
 POLL = 0.1
 READ = 1 << 16
 _EVENT = b"data:"
@@ -46,13 +44,6 @@ class HttpClient(PairClient):
             return self._get("/v2/health/ready")[0] == http.client.OK
         except RequestError:
             return False
-
-    def tokens(self, prompt: str) -> tuple[int, ...]:
-        """Token ids the server makes of a prompt."""
-        tensors = {"QUERY": strings([prompt]), "REQUEST_OUTPUT_LEN": number(1)}
-        exchange = HttpExchange(self.url, "preprocessing", body_of(tensors), self._timeout, stream=False)
-        (answer,) = exchange
-        return token_ids(answer["INPUT_ID"], int(answer["REQUEST_INPUT_LEN"].flat[0]))
 
     def close(self) -> None:
         """Cancel every running request."""
@@ -98,6 +89,10 @@ class HttpClient(PairClient):
             raise unreachable(self.url, getattr(error, "strerror", None) or repr(error)) from None
         finally:
             connection.close()
+
+    def _once(self, model: str, tensors: dict[str, Array]) -> dict[str, Array]:
+        (answer,) = HttpExchange(self.url, model, body_of(tensors), self._timeout, stream=False)
+        return answer
 
     def _send(self, model: str, tensors: dict[str, Array], request: GenerateRequest) -> HttpExchange:
         body = body_of(tensors) | {"id": request.request_id}

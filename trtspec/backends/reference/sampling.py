@@ -1,8 +1,9 @@
 """From a row of logits to a token: rules that forbid or penalise, filters, and the draw.
 
 Random numbers are counter-based: a draw is a pure function of (seed, absolute position, purpose). One token at a time,
-a verify call over several, and any batch around them therefore draw the same numbers, which makes seeded speculation by
-token equality give exactly the seeded answer of the target alone.
+a verify call over several, and any batch around them therefore draw the same numbers. Where one seed goes through a
+whole answer (speculation.py), token equality gives exactly the seeded answer of the target alone; the served pipeline
+gives each call a seed of its own.
 """
 
 from __future__ import annotations

@@ -16,13 +16,15 @@ LABEL_BYTES = 256
 SEQUENCES = 64
 """Answers to one prompt, and beams."""
 MEBIBYTE = 1 << 20
-# Ours -> preprocessing's, whose own clients (the ensemble) have the same limits.
+# Our inputs -> preprocessing's, whose own clients (the ensemble) have the same limits.
 IN_PREPROCESSING = {
     "text_input": "QUERY",
     "decoder_text_input": "DECODER_QUERY",
     "max_tokens": "REQUEST_OUTPUT_LEN",
     "stop_words": "STOP_WORDS_DICT",
     "bad_words": "BAD_WORDS_DICT",
+    "end_id": "END_ID",
+    "pad_id": "PAD_ID",
     "embedding_bias_words": "EMBEDDING_BIAS_WORDS",
     "embedding_bias_weights": "EMBEDDING_BIAS_WEIGHTS",
 }

@@ -52,6 +52,10 @@ class Parameters:
         """A whole number; without default it must be there."""
         return int(self._values[name]) if name in self._values or default is None else default
 
+    def real(self, name: str, default: float | None = None) -> float | None:
+        """Any number."""
+        return float(self._values[name]) if name in self._values else default
+
     def flag(self, name: str, default: bool) -> bool:
         """true or 1, false or 0, in any case."""
         words = {"true": True, "1": True, "false": False, "0": False}
@@ -127,6 +131,11 @@ def strings(*values: str | bytes) -> Array:
     return np.array([v.encode("utf-8", "replace") if isinstance(v, str) else v for v in values], dtype=np.object_)
 
 
+def int32(values: object) -> Array:
+    """A tensor of counts or ids."""
+    return np.array(values, dtype=np.int32)
+
+
 def response(tensors: Mapping[str, Array]) -> Any:
     """An InferenceResponse of these tensors."""
     return pb.InferenceResponse([pb.Tensor(name, array) for name, array in tensors.items()])
@@ -141,11 +150,17 @@ def refusal(reason: object, *, cancelled: bool = False, unavailable: bool = Fals
 
 
 def internal_error(model: str, error: Exception) -> Any:
-    """The answer to a fault of ours. What and where is for the log; the client gets no path and none of its text."""
+    """The answer to a fault of ours, which is written to the log."""
+    answer, told = fault(error)
+    pb.Logger.log_error(json.dumps({"event": "internal-error", "model": model, **told}))
+    return answer
+
+
+def fault(error: Exception) -> tuple[Any, dict[str, str]]:
+    """The answer, and what and where for the log alone: the client gets no path and no text of the error."""
     where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
-    place = f"{where.name}:{where.lineno}"
-    pb.Logger.log_error(json.dumps({"event": "internal-error", "model": model, "kind": kind, "where": place}))
-    return refusal(f"internal error ({kind}); see the server's log", internal=True)
+    answer = refusal(f"internal error ({kind}); see the server's log", internal=True)
+    return answer, {"kind": kind, "where": f"{where.name}:{where.lineno}"}
 
 
 def first_line(reason: object) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from parsing import LlmJob
-from wire import FINAL, Array, refusal, response
+from wire import FINAL, Array, int32, refusal, response
 
 from trtspec.backends.reference import Ticket, Update
 
@@ -61,17 +61,14 @@ class Batch:
         if not self.closed and self._sender.is_cancelled():
             self.cancel()
 
-    def send(self, message: Any | None, last: bool) -> None:
-        """Send unless nothing is to be said; the request ends with its last member."""
+    def send(self, message: Any, last: bool) -> None:
+        """Send unless the request has ended; it does with its last member."""
         if self.closed:
             return
         self._left -= last
         done = last and self._left == 0
         self.closed = done
-        if message is not None:
-            self._sender.send(message, flags=FINAL if done else 0)
-        elif done:
-            self._sender.send(flags=FINAL)
+        self._sender.send(message, flags=FINAL if done else 0)
         if done:
             _RECENT.append(self._sender)
 
@@ -126,7 +123,7 @@ class Answer:
         new = [token for update in updates for token in update.new_ids]
         # A stream carries new tokens only.
         ids = new if wants.exclude_input or wants.streaming else [*request.input_ids, *new]
-        tensors = {"output_ids": _int32([[ids]]), "sequence_length": _int32([[len(ids)]])}
+        tensors = {"output_ids": int32([[ids]]), "sequence_length": int32([[len(ids)]])}
         if wants.log_probs:
             log_probs = _joined([u.log_probs for u in updates], (0,))
             tensors["output_log_probs"] = log_probs.reshape(1, 1, -1)
@@ -138,13 +135,13 @@ class Answer:
         if wants.context_logits and context:
             tensors["context_logits"] = context[0][None]
         if self.job.batch_size > 1:
-            tensors["batch_index"] = _int32([[self._index]])
+            tensors["batch_index"] = int32([[self._index]])
         if wants.perf:
             tensors |= self._perf(updates[-1])
         if wants.input_count:
-            tensors["num_input_tokens"] = _int32([[len(request.input_ids)]])
+            tensors["num_input_tokens"] = int32([[len(request.input_ids)]])
         if wants.output_count:
-            tensors["num_output_tokens"] = _int32([[len(new)]])
+            tensors["num_output_tokens"] = int32([[len(new)]])
         wanted = self.batch.wanted
         return {name: array for name, array in tensors.items() if not wanted or name in wanted}
 
@@ -155,16 +152,12 @@ class Answer:
         times = [*self._times[:3], self._times[3] if last.finished else 0]
         blocks = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks")
         return {
-            **{name: _int32([[0]]) for name in blocks},
+            **{name: int32([[0]]) for name in blocks},
             **{name: np.array([[t]], dtype=np.int64) for name, t in zip(names, times, strict=True)},
             "acceptance_rate": np.array([[rate]], dtype=np.float32),
-            "total_accepted_draft_tokens": _int32([[last.accepted]]),
-            "total_draft_tokens": _int32([[last.drafted]]),
+            "total_accepted_draft_tokens": int32([[last.accepted]]),
+            "total_draft_tokens": int32([[last.drafted]]),
         }
-
-
-def _int32(values: Any) -> Array:
-    return np.array(values, dtype=np.int32)
 
 
 def _joined(parts: list[Array | None], empty: tuple[int, ...]) -> Array:

@@ -18,8 +18,8 @@ from policy import PolicyFile
 from result import Result
 from rounds import RoundDone, Rounds
 from vocabulary import Vocabulary
-from watch import CANCELLED, DEADLINE, Watch, Watched
-from wire import Refused, response
+from watch import Watch, Watched
+from wire import response
 from writing import Writer
 
 
@@ -62,7 +62,6 @@ class Answer:
         self._rounds = Rounds(house.settings.max_draft_len)
         self._decoding: Decoding | None = None
         self._decided: tuple[int, str] | None = None
-        self._total = 0
 
     def run(self) -> Any:
         """Write it; sends all but the last response, which is returned."""
@@ -72,11 +71,9 @@ class Answer:
             return self._search(decoding)
         decoding.run()
         self.check()  # a call that was stopped looks like the end of the answer
-        text, tokens = self._writer.piece()
-        if not self.job.stream:
-            text, tokens = self._whole_text(), len(self._writer.tokens)
-        self._total, self.finish = len(self._writer.tokens), self._writer.finish
-        return response(self._result.last(text, tokens, self._total, self._rounds, self.mode, self.finish))
+        self.finish, total = self._writer.finish, len(self._writer.tokens)
+        text, tokens = self._writer.piece() if self.job.stream else (self._whole_text(), total)
+        return response(self._result.last(text, tokens, total, self._rounds, self.mode, self.finish))
 
     @property
     def mode(self) -> str:
@@ -85,10 +82,8 @@ class Answer:
 
     def check(self) -> None:
         """Give up when nobody waits for the answer any more."""
-        if self._watched.over == CANCELLED:
+        if self._watched.over:
             raise Cancelled
-        if self._watched.over == DEADLINE:
-            raise Refused(f"deadline exceeded after {self._watched.timeout:g} s")
 
     def draft_len(self) -> tuple[int, str]:
         """The least of what request, engine, policy, guard and the state of the draft model allow."""

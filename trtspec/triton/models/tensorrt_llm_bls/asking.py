@@ -8,7 +8,7 @@ import secrets
 import numpy as np
 from job import Job, Settings
 from prompt import Prompt
-from wire import Array, pack_words, unpack_words
+from wire import Array, int32, pack_words, unpack_words
 
 DRAFT, TARGET = 0, 1
 NEVER = -3e4
@@ -116,11 +116,6 @@ class Asking:
             return {"seed": np.array([[self._base_seed]], dtype=np.uint64)}
         seed = hashlib.blake2b(f"{self._base_seed}/{generated}/{role}".encode(), digest_size=8).digest()
         return {"seed": np.frombuffer(seed, dtype=np.uint64).reshape(1, 1)}
-
-
-def int32(values: object) -> Array:
-    """A tensor of counts or ids."""
-    return np.array(values, dtype=np.int32)
 
 
 def flag(value: bool) -> Array:

@@ -19,7 +19,7 @@ FIRST_PIECE, STREAM_PIECE = 1, 8
 
 
 class Cancelled(Exception):
-    """The client has gone."""
+    """Nobody waits for the answer any more: the client has gone, or the time is over (watch.py knows which)."""
 
 
 class Host(Protocol):

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from wire import Array, Inputs, Parameters, Refused, text
 
-# Ours -> the LLM models'. They go unchanged into every call of a request.
+# Ours -> the LLM models'. They go unchanged into every call of a request, but for the seed (see asking.py).
 SAMPLING = {
     "top_k": "runtime_top_k",
     "top_p": "runtime_top_p",
@@ -41,17 +41,6 @@ UNSUPPORTED = (
     "video_bytes_input",
     "prompt_table_extra_id",
 )
-# Ours -> preprocessing's.
-TO_PREPROCESSING = {
-    "text_input": "QUERY",
-    "max_tokens": "REQUEST_OUTPUT_LEN",
-    "bad_words": "BAD_WORDS_DICT",
-    "stop_words": "STOP_WORDS_DICT",
-    "end_id": "END_ID",
-    "pad_id": "PAD_ID",
-    "embedding_bias_words": "EMBEDDING_BIAS_WORDS",
-    "embedding_bias_weights": "EMBEDDING_BIAS_WEIGHTS",
-}
 
 
 @dataclass(frozen=True)
@@ -87,7 +76,6 @@ class Settings:
     def of(cls, given: Parameters) -> Settings:
         """Read them; a draft model without a name means that there is none."""
         pairs = [pair.split(":") for pair in given.text("llm_tensor_names").split(",") if pair]
-        threshold = given.text("draft_acceptance_threshold")
         draft = given.text("tensorrt_llm_draft_model_name")
         return cls(
             target=given.text("tensorrt_llm_model_name", "tensorrt_llm"),
@@ -95,7 +83,7 @@ class Settings:
             default_draft_tokens=given.number("default_num_draft_tokens", 0),
             default_draft_logits=given.flag("default_use_draft_logits", False),
             max_draft_len=given.number("max_draft_len", 0),
-            acceptance_threshold=float(threshold) if threshold else None,
+            acceptance_threshold=given.real("draft_acceptance_threshold"),
             fast_logits=given.flag("speculative_decoding_fast_logits", False),
             vocabularies=(given.number("draft_vocab_size", 0) or None, given.number("target_vocab_size", 0) or None),
             logits_width=given.number("target_logits_width", 0) or None,
@@ -197,8 +185,7 @@ class Job:
         if sequences == 1:
             return replace(self, places=places) if places else self
         seed = None if self.seed is None else (self.seed + number) % 2**64
-        seeds = {} if seed is None else {"seed": np.array([[seed]], dtype=np.uint64)}
-        return replace(self, places=places | {"sequence_index": number}, seed=seed, sampling=self.sampling | seeds)
+        return replace(self, places=places | {"sequence_index": number}, seed=seed)
 
 
 def _check(inputs: Inputs, settings: Settings) -> None:

@@ -51,8 +51,8 @@ class TritonPythonModel:
         given = Parameters(args)
         self.settings = settings = Settings.of(given)
         self.limits = Limits.of(given)
-        self.timeout = seconds(given, "request_timeout", 0.0) or None
-        self.draft_timeout = seconds(given, "draft_timeout", 10.0)
+        self.timeout = given.real("request_timeout") or None
+        self.draft_timeout = given.real("draft_timeout", 10.0)
         self.spent = Spent()
         self._models = self.models(given)
         most = settings.max_concurrent_requests
@@ -169,11 +169,6 @@ def _asked_timeout(microseconds: int, parameters: dict[str, Any]) -> float:
     return asked / 1e6
 
 
-def seconds(given: Parameters, name: str, default: float) -> float:
-    """A parameter that is a time."""
-    return float(given.text(name, str(default)))
-
-
 def _policy(path: Path) -> PolicyFile:
     try:
         return PolicyFile(path)
@@ -188,8 +183,8 @@ def _band(given: Parameters) -> Band | None:
     if not given.flag("guard_enabled", False):
         return None
     return Band(
-        floor=seconds(given, "guard_floor", 0.5),
-        recover=seconds(given, "guard_recover", 0.6),
+        floor=given.real("guard_floor", 0.5),
+        recover=given.real("guard_recover", 0.6),
         window=given.number("guard_window", 256),
         probe_every=given.number("guard_probe_every", 32),
     )

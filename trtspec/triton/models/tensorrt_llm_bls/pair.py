@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from asking import DRAFT, TARGET, Asking, flag, int32
+from asking import DRAFT, TARGET, Asking, flag
 from calls import Caller
 from job import Job, Settings
 from prompt import Prompt
 from sampled import sampled
-from wire import Array
+from wire import Array, int32
 from writing import Limits
 
 _TOKENS = ["output_ids", "sequence_length"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from calls import Caller
-from job import TO_PREPROCESSING, Job, Settings
+from job import Job, Settings
+from limits import IN_PREPROCESSING
 from wire import Array, pack_words, unpack_words
 
 _WANTED = [
@@ -38,7 +39,7 @@ class Prompt:
     @classmethod
     def of(cls, job: Job, settings: Settings, caller: Caller) -> Prompt:
         """Ask preprocessing. CallFailed with its one line where it refuses."""
-        given = {theirs: job.inputs.array(ours) for ours, theirs in TO_PREPROCESSING.items() if ours in job.inputs}
+        given = {theirs: job.inputs.array(ours) for ours, theirs in IN_PREPROCESSING.items() if ours in job.inputs}
         answer = caller.plain("preprocessing", given, _WANTED)
         length = int(answer["REQUEST_INPUT_LEN"].flat[0])
         end_id = int(answer["OUT_END_ID"].flat[0])

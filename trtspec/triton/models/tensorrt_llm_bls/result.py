@@ -8,7 +8,7 @@ import numpy as np
 from job import Job
 from pair import Verdict
 from rounds import Rounds
-from wire import Array, Refused, strings
+from wire import Array, Refused, int32, strings
 
 _SUMMED = ("kv_cache_alloc_new_blocks", "kv_cache_reused_blocks", "kv_cache_alloc_total_blocks")
 _EARLIEST = ("first_scheduled_time_ns", "first_token_time_ns")
@@ -109,7 +109,7 @@ class Result:
 
 
 def _int32(value: int) -> Array:
-    return np.array([[value]], dtype=np.int32)
+    return int32([[value]])
 
 
 def _rows(array: Array, tokens: int, what: str) -> Array:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from calls import Call, Caller, CallFailed, CallRefused, Ended
 from decode import Cancelled
 from job import Job
 from watch import CANCELLED, DEADLINE, Watched
-from wire import FINAL, Refused, refusal
+from wire import FINAL, Refused, fault, refusal
 
 GONE = "the request was cancelled"
 Last = Callable[[], None]
@@ -20,9 +19,9 @@ Last = Callable[[], None]
 
 def internal_error(house: House, request_id: str, error: Exception) -> Any:
     """Ours, not the client's, who learns its kind; its place is in the log, and no text of the request anywhere."""
-    where, kind = traceback.extract_tb(error.__traceback__)[-1], type(error).__name__
-    house.log.event("error", "internal-error", request_id, kind=kind, where=f"{where.name}:{where.lineno}")
-    return refusal(f"internal error ({kind}); see the server's log", internal=True)
+    answer, told = fault(error)
+    house.log.event("error", "internal-error", request_id, **told)
+    return answer
 
 
 class Service:
