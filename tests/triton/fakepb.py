@@ -181,9 +181,9 @@ def module(handler: Handler) -> types.ModuleType:
 
         def _response(self, answer: Tensors | Exception) -> InferenceResponse:
             if isinstance(answer, Exception):
-                # A ValueError stands for a refusal.
-                code = TritonError.INVALID_ARG if isinstance(answer, ValueError) else TritonError.INTERNAL
-                return InferenceResponse(error=TritonError(f"{answer}\n\nAt:\n  secret/path.py(1): f", code))
+                # As Triton 2.51, which hands on the text and not the code.
+                error = TritonError(f"{answer}\n\nAt:\n  secret/path.py(1): f", TritonError.INTERNAL)
+                return InferenceResponse(error=error)
             return InferenceResponse([Tensor(n, a) for n, a in answer.items() if n in self._wanted])
 
     class Logger:

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
-import signal
 import threading
 import urllib.error
 import urllib.request
@@ -20,7 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.processes import eventually, mentioning
+from tests.processes import eventually
 from tests.triton.faultyllm import BLS, DRAFT, FAIL, HANG, SLOW, TARGET, Switch, answer, faulty_repository, heard
 from tests.triton.throwaway import serving
 from trtspec.config.serving import Serving
@@ -28,7 +26,6 @@ from trtspec.errors import ServingError
 from trtspec.triton.client import GenerateRequest, TritonClient
 from trtspec.triton.generation import Generation
 from trtspec.triton.server import TritonServer
-from trtspec.triton.stubs import PROGRAM
 
 pytestmark = pytest.mark.triton
 
@@ -74,7 +71,8 @@ class Served:
         return [each for each in found if each["event"] == event]
 
 
-def _serve(folder: Path, settings: Serving, more: tuple[str, ...] = ()) -> Iterator[Served]:
+def serve(folder: Path, settings: Serving, more: tuple[str, ...] = ()) -> Iterator[Served]:
+    """A server with a faulty pair."""
     repository = faulty_repository(folder, serving=settings)
     with (
         TritonServer.start(
@@ -90,27 +88,28 @@ def _serve(folder: Path, settings: Serving, more: tuple[str, ...] = ()) -> Itera
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server whose draft can be unloaded; every test leaves it well."""
-    yield from _serve(tmp_path_factory.mktemp("shared"), serving(**SETTINGS), EXPLICIT)
+    yield from serve(tmp_path_factory.mktemp("shared"), serving(**SETTINGS), EXPLICIT)
 
 
 @pytest.fixture
 def own(tmp_path: Path) -> Iterator[Served]:
     """A server that a test may ruin."""
-    yield from _serve(tmp_path, serving(**SETTINGS), EXPLICIT)
+    yield from serve(tmp_path, serving(**SETTINGS), EXPLICIT)
 
 
-def _well_again(served: Served) -> None:
+def well_again(served: Served) -> None:
     """The breaker lets drafts pass again."""
     assert eventually(lambda: served.ask("well?", 12).mode == "speculative", 30.0)
 
 
-def _texts_are_right(answers: list[Generation], max_tokens: int = 60) -> None:
+def texts_are_right(answers: list[Generation], max_tokens: int = 60) -> None:
+    """All are the target's."""
     assert [found.text for found in answers] == [answer(prompt, max_tokens) for prompt in PROMPTS]
 
 
 def test_the_pair_speculates(shared: Served) -> None:
     answers = shared.all_at_once()
-    _texts_are_right(answers)
+    texts_are_right(answers)
     assert {found.mode for found in answers} == {"speculative"}
     assert all(0 < found.accepted < found.drafted for found in answers)
 
@@ -118,7 +117,7 @@ def test_the_pair_speculates(shared: Served) -> None:
 def test_a_draft_that_fails_costs_no_answer_and_pauses_drafting(shared: Served) -> None:
     with Switch(shared.repository, FAIL):
         answers = shared.all_at_once()
-        _texts_are_right(answers)
+        texts_are_right(answers)
         assert {found.mode for found in answers} == {"target-only:draft-failed"}
         calls = heard(shared.repository, DRAFT)
         assert {found.mode for found in shared.all_at_once(max_tokens=8)} == {"target-only:draft-failed"}
@@ -126,7 +125,7 @@ def test_a_draft_that_fails_costs_no_answer_and_pauses_drafting(shared: Served) 
         assert heard(shared.repository, DRAFT) < calls + 8
     assert "out of memory" in shared.events("fallback")[-1]["problem"]
     assert shared.events("breaker")[-1] == {"event": "breaker", "open": True, "reason": "draft-failed"}
-    _well_again(shared)
+    well_again(shared)
     assert shared.events("breaker")[-1] == {"event": "breaker", "open": False}
 
 
@@ -134,21 +133,21 @@ def test_a_slow_draft_is_stopped_and_the_request_goes_on(shared: Served) -> None
     with Switch(shared.repository, SLOW):
         stopped = heard(shared.repository, DRAFT, "stopped")
         answers = shared.all_at_once()
-        _texts_are_right(answers)
+        texts_are_right(answers)
         assert {found.mode for found in answers} == {"target-only:draft-slow"}
         assert heard(shared.repository, DRAFT, "stopped") == stopped + 16
-    _well_again(shared)
+    well_again(shared)
 
 
 def test_a_draft_that_hangs_is_left_behind_and_returns_later(shared: Served) -> None:
     with Switch(shared.repository, HANG):
         answers = shared.all_at_once()
-        _texts_are_right(answers)
+        texts_are_right(answers)
         assert {found.mode for found in answers} == {"target-only:draft-slow"}
         assert all(found.rounds == 0 for found in answers)
     assert "hangs for" in shared.events("fallback")[-1]["problem"]
-    _well_again(shared)
-    _texts_are_right(shared.all_at_once())
+    well_again(shared)
+    texts_are_right(shared.all_at_once())
 
 
 def test_unloaded_in_the_middle_and_loaded_again(shared: Served) -> None:
@@ -162,13 +161,13 @@ def test_unloaded_in_the_middle_and_loaded_again(shared: Served) -> None:
             without = shared.ask("without").mode
         finally:
             shared.control("load")
-    _texts_are_right(answers, 110)
+    texts_are_right(answers, 110)
     lost = [found for found in answers if found.mode != "speculative"]
     assert {found.mode for found in lost} <= {"target-only:no-draft-model", "target-only:draft-failed"}
     # On a busy machine some may begin only now.
     assert any(found.rounds > 0 for found in lost)
     assert without == "target-only:no-draft-model"
-    _well_again(shared)
+    well_again(shared)
 
 
 def test_a_fifth_of_the_clients_leaves(shared: Served) -> None:
@@ -186,7 +185,7 @@ def test_a_fifth_of_the_clients_leaves(shared: Served) -> None:
         texts = list(pool.map(one, range(40)))
     assert texts == [answer(PROMPTS[i % 16], 60) if i % 5 else None for i in range(40)]
     assert eventually(lambda: sum(e["finish"] == "cancelled" for e in shared.events("request-end")) >= 8)
-    _well_again(shared)
+    well_again(shared)
 
 
 def _refused(shared: Served, prompt: str, **how: Any) -> str:
@@ -228,36 +227,6 @@ def test_a_request_past_its_deadline_is_told_so(shared: Served) -> None:
     assert shared.ask("in time", 8).text == answer("in time", 8)
 
 
-def test_a_killed_draft_in_the_middle_of_sixteen_streams(own: Served) -> None:
-    with ThreadPoolExecutor(1) as pool:
-        running = pool.submit(own.all_at_once, max_tokens=110)
-        assert eventually(lambda: heard(own.repository, DRAFT) > 48)
-        [pid] = _stub(own, DRAFT)
-        os.kill(pid, signal.SIGKILL)
-        answers = running.result()
-    _texts_are_right(answers, 110)
-    # Calls that the process had are never answered; one that came while it died may be told so.
-    lost = {"target-only:draft-slow", "target-only:draft-failed"}
-    assert {found.mode for found in answers} <= lost | {"speculative"}
-    assert {found.mode for found in answers} & lost
-    assert own.ask("afterwards").mode in lost
-    own.server.check(draft=False)
-    assert "has died" in own.server.without_draft
-    with pytest.raises(ServingError, match=f"the process of model {DRAFT} has died"):
-        own.server.check()
-    own.control("load")  # a new process beside the calls that hang for ever
-    _well_again(own)
-    own.server.check()
-    assert own.server.without_draft == ""
-
-
-def _stub(served: Served, model: str) -> list[int]:
-    """Triton starts it through a shell, which waits for it."""
-    found = mentioning(f"{served.repository}/{model}/1/model.py")
-    programs = {pid: Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[0] for pid in found}
-    return [pid for pid, program in programs.items() if program.endswith(PROGRAM.encode())]
-
-
 def test_the_end_lets_streams_finish_and_waits_for_no_client_for_ever(own: Served) -> None:
     never = _never_closed(own)
     with ThreadPoolExecutor(16) as pool:
@@ -265,7 +234,7 @@ def test_the_end_lets_streams_finish_and_waits_for_no_client_for_ever(own: Serve
         running = [pool.submit(own.ask, prompt, 110) for prompt in PROMPTS]
         assert eventually(lambda: heard(own.repository, DRAFT) > calls + 32)
         own.server.stop()  # Triton hangs on that stream until it is killed
-        _texts_are_right([found.result() for found in running], 110)
+        texts_are_right([found.result() for found in running], 110)
     assert not own.server.running
     never.close()
 

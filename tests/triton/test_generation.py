@@ -74,6 +74,7 @@ def test_what_the_wire_cannot_hold_is_refused(change: dict[str, Any]) -> None:
     [
         {"min_tokens": 2}, {"repetition_penalty": 0.0}, {"presence_penalty": float("nan")}, {"bad_words": ("",)},
         {"frequency_penalty": float("inf")}, {"embedding_bias": (("", 1.0),)}, {"draft_acceptance_threshold": 1.5},
+        {"draft_acceptance_threshold": 0.0}, {"draft_acceptance_threshold": 1e-60},
         {"timeout": 0.0},
     ],
 )  # fmt: skip

@@ -182,6 +182,7 @@ def event(data: object) -> str:
         (200, event(GOOD) + event({"error": "the request was cancelled"}), True, "was cancelled", "cancelled"),
         (400, event({"error": "max_tokens is 0; it must be at least 1"}), True, "must be at least 1", "refused"),
         (400, json.dumps({"error": "bad_words is not UTF-8 text"}), False, "not UTF-8", "refused"),
+        (400, json.dumps({"error": "refused: no beams here"}), False, "^model m: no beams here", "refused"),
         (502, "<html>Bad gateway</html>", False, "no JSON object", "failed"),
         (200, "data: nonsense\n\n", True, "no JSON object", "failed"),
     ],

@@ -108,6 +108,36 @@ def test_the_script_lets_requests_end_before_the_server_hears_of_it(tmp_path: Pa
     assert running.returncode == 5
 
 
+ABORTS = """#!/bin/sh
+echo again >>"$COUNTED"
+[ "$(wc -l <"$COUNTED")" -lt "$LASTS" ] || exit 5
+[ -z "$LOADS" ] || touch "$TRTSPEC_DRAIN_DIR/serving.7"
+kill -ABRT $$
+"""
+
+
+@pytest.mark.parametrize(
+    ("lasts", "loads", "starts", "code"),
+    [(1, "", 1, 5), (2, "", 2, 5), (3, "", 3, 5), (9, "", 3, 134), (9, "yes", 1, 134)],
+    ids=["no fault", "once", "twice", "for ever", "when the pipeline was loaded"],
+)
+def test_the_script_starts_a_server_again_that_aborts_while_it_loads(
+    tmp_path: Path, lasts: int, loads: str, starts: int, code: int
+) -> None:
+    (tmp_path / launch.SCRIPT).write_text(launch.script(SPAWNS, PORTS))
+    (tmp_path / "mpirun").write_text(ABORTS)
+    (tmp_path / "mpirun").chmod(0o755)
+    (tmp_path / "drain").mkdir()
+    environ = {
+        "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "TRTSPEC_DRAIN_DIR": str(tmp_path / "drain"),
+        "COUNTED": str(tmp_path / "starts"), "LASTS": str(lasts), "LOADS": loads,
+    }  # fmt: skip
+    done = subprocess.run(["sh", str(tmp_path / launch.SCRIPT)], env=environ, capture_output=True, text=True)
+    assert done.returncode == code
+    assert (tmp_path / "starts").read_text().count("again") == starts
+    assert done.stderr.count("starting it again") == starts - 1
+
+
 @pytest.mark.skipif(shutil.which("shellcheck") is None, reason="needs shellcheck")
 @pytest.mark.parametrize("devices", [SPAWNS, FAST, LEADER])
 def test_shellcheck_has_nothing_to_say(devices: Devices, tmp_path: Path) -> None:

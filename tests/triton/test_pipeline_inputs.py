@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tests.triton.test_pipeline import ALONE, BLS, PROMPTS, built, client, server  # noqa: F401  fixtures
-from trtspec.errors import ServingError
 from trtspec.triton.client import TritonClient
+from trtspec.triton.failures import RequestError
 from trtspec.triton.payload import flag, number, strings
 
 pytestmark = [pytest.mark.triton, pytest.mark.torch, pytest.mark.slow]
@@ -97,8 +97,9 @@ def test_several_prompts_and_sequences(client: TritonClient) -> None:  # noqa: F
     ],
 )
 def test_what_cannot_be_done_is_one_line(client: TritonClient, tensors: dict[str, Any], message: str) -> None:  # noqa: F811
-    with pytest.raises(ServingError, match=message) as caught:
+    with pytest.raises(RequestError, match=f"^model {BLS}: {message}") as caught:
         _one(client, **tensors)
+    assert caught.value.kind == "refused"
     assert "Traceback" not in str(caught.value)
 
 

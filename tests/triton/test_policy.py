@@ -43,6 +43,8 @@ def test_load_only_ever_lowers(default: int, steps: list[tuple[int, int]], in_fl
         ({"default": {"draft_len": True}}, "holds True"),
         ({"tasks": {"x": {"drft_len": 1}}}, "tasks.x is not an object"),
         ({"tasks": []}, "tasks is not an object"),
+        ({"tasks": {"\ud800": {"draft_len": 1}}}, r"tasks holds a name that is not UTF-8 text.*: '\\ud800'$"),
+        ({"tasks": {"ä" * 129: {"draft_len": 1}}}, "at most 256 bytes"),
         ({"by_concurrency": [[1]]}, "by_concurrency is not a list"),
         ({"by_concurrency": [[8, 1], [1, 8]]}, "not sorted"),
         ({"version": 2}, "version is 2"),

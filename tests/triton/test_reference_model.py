@@ -231,7 +231,7 @@ def test_refusals_are_one_line(serve: Any, inputs: dict[str, Any], message: str)
     request = _request(**inputs)
     model.execute([request])
     model.finalize()
-    assert [r.error().message() for r in request.sender.sent] == [message]
+    assert [r.error().message() for r in request.sender.sent] == [f"refused: {message}"]
     assert request.sender.finals == 1
 
 

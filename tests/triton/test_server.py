@@ -93,6 +93,17 @@ class TestWithAFakeRunner:
         assert runner.processes[0].stops == 1
         remove(list(started.remove))  # which a real runner does
 
+    def test_the_time_to_stop_counts_all_that_is_done_meanwhile(
+        self, repository: Path, log: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On a busy machine the look at the models' processes takes long, and what follows a SIGKILL, too."""
+        monkeypatch.setattr(TritonServer, "_dead_models", lambda self: time.sleep(0.4) or [])
+        runner = FakeRunner(((None, ""),))
+        TritonServer.start(repository, serving(stop_timeout=4.0), log, runner=runner).stop()
+        assert runner.processes[0].grace is not None
+        assert 2.0 < runner.processes[0].grace <= 0.95 * 4.0 - 0.4
+        remove(list(runner.started[0].remove))
+
     @pytest.mark.parametrize(("host", "reached"), [("0.0.0.0", "127.0.0.1"), ("localhost", "localhost")])
     def test_every_address_is_reached_over_loopback(self, repository: Path, log: Path, host: str, reached: str) -> None:
         runner = FakeRunner(((None, ""),))

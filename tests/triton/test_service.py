@@ -205,6 +205,24 @@ def test_a_prompt_that_is_too_long_is_refused_and_not_failed(repository: Path) -
     model.served.finalize()
 
 
+@pytest.mark.parametrize("drafts", [0, 4])
+def test_what_the_target_does_not_take_is_the_clients_mistake(repository: Path, drafts: int) -> None:
+    def hook(model: str) -> None:
+        if model != "preprocessing":
+            raise RuntimeError("refused: this engine has no beams")
+
+    model = Model(repository, hook=hook)
+    request = model.begin(num_draft_tokens=drafts)
+    assert eventually(lambda: bool(request.sender.finals))
+    error = request.sender.sent[-1].error()
+    assert error is not None
+    assert (error.message(), error.code()) == ("refused: this engine has no beams", "INVALID_ARG")
+    assert model.events("request-end")[-1]["finish"] == "refused"
+    assert model.counted("trtspec_requests_total", finish="refused") == 1
+    assert model.counted("trtspec_requests_total", finish="failed") == 0
+    model.served.finalize()
+
+
 def test_requests_that_leave_are_no_failures_of_the_draft(repository: Path) -> None:
     model = Model(repository, hook=lambda name: time.sleep(0.12) if name.endswith("draft") else None)
     for _ in range(4):

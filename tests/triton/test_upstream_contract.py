@@ -259,6 +259,16 @@ def test_the_answer_ends_with_the_stop_word(client: grpc.InferenceServerClient, 
     assert [r.as_numpy("text_output")[0].decode() for r in (target, both)] == [expected] * 2
 
 
+@pytest.mark.parametrize("draft", [5, 0])
+def test_a_stop_word_is_found_by_characters(client: grpc.InferenceServerClient, draft: int) -> None:
+    """Upstream's BLS cuts the text at the first stop word, whatever tokens it is part of; its ensemble does not."""
+    plain = alone(client, PROMPTS[0], 30, exclude=True)
+    within = plain[5:9]
+    stop = {"stop_words": words("?!", within), "exclude_input_in_output": np.array([[True]])}
+    (found,) = streamed(client, BLS, end_to_end(PROMPTS[0], 30, **stop) | {"num_draft_tokens": i32(draft)})
+    assert found.as_numpy("text_output")[0].decode() == plain[: plain.find(within) + len(within)]
+
+
 def lengths(server: TritonServer, kind: str) -> dict[str, int]:
     """Counts by upper bound, found as CI's check finds them: with exactly these labels, in this order."""
     with urllib.request.urlopen(server.metrics_url) as page:

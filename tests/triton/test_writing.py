@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from itertools import pairwise
 from types import ModuleType
 from typing import Any
@@ -144,3 +145,20 @@ def test_tokens_of_a_stop_word_are_not_kept(bls: dict[str, ModuleType], text: st
     writer = _writer(bls, stop_texts=("STOP",))
     assert writer.extend(ids_of(text + "b")) == kept
     assert writer.text() == cut
+
+
+@given(text=st.text(alphabet="ab", max_size=12), word=st.text(alphabet="ab", min_size=1, max_size=6))
+def test_what_may_begin_a_stop_word_is_the_longest_such_end(bls: dict[str, ModuleType], text: str, word: str) -> None:
+    expected = max((n for n in range(len(word)) if text.endswith(word[:n])), default=0)
+    assert bls["writing"]._begun(text, word) == expected
+
+
+def test_many_long_stop_words_do_not_keep_the_others_waiting(bls: dict[str, ModuleType]) -> None:
+    """The most that the limits allow, which took 50 ms for every piece of a stream."""
+    letters = "abcdefgh"
+    writer = _writer(bls, stop_texts=tuple(letters[i % 8] * 1000 + str(i) for i in range(64)))
+    began = time.process_time()
+    for token in ids_of("the letters a to h " * 15):
+        writer.extend([token])
+        writer.piece()
+    assert time.process_time() - began < 3.0

@@ -27,6 +27,8 @@ CHANNEL_OPTIONS = [
     ("grpc.enable_http_proxy", 0),
 ]
 CALL_TIMEOUT = 10.0
+LINGER = 2.0
+"""Seconds that a server has to end the stream of a request it has answered with an error."""
 
 
 @dataclass(frozen=True)
@@ -138,21 +140,31 @@ class Exchange:
         """Responses that carry tensors; ServingError on any failure or if the final one never comes."""
         import grpc
 
-        finished = False
+        finished, failure = False, None
         try:
             for answer in self._call:
                 if answer.error_message:
-                    raise told(answer.error_message, f"model {self._model}")
+                    failure = failure or self._failed(answer.error_message)
+                    continue
                 response = answer.infer_response
                 finished = finished or response.parameters["triton_final_response"].bool_param
                 if response.outputs:
                     yield decode(response)
         except grpc.RpcError as error:
-            raise explain(error, f"{self._connection.url}, model {self._model}", self._timeout) from None
+            raise failure or explain(error, f"{self._connection.url}, model {self._model}", self._timeout) from None
         finally:
             self.cancel()
-        if not finished:
-            raise RequestError("the stream ended without a final response", where=f"model {self._model}")
+        if failure or not finished:
+            raise failure or RequestError("the stream ended without a final response", where=f"model {self._model}")
+
+    def _failed(self, message: str) -> RequestError:
+        """The failure. The server ends the stream itself: Triton 2.51 keeps what it holds of a request for ever where
+        the client leaves as the last response goes out."""
+        patience = threading.Timer(LINGER, self.cancel)
+        patience.daemon = True
+        patience.start()
+        self._call.add_callback(patience.cancel)
+        return told(message, f"model {self._model}")
 
     def cancel(self) -> None:
         """Give the request up: the model is told, and iteration elsewhere ends with a ServingError."""

@@ -35,6 +35,8 @@ class RequestError(ServingError):
 
 _DEAD = re.compile("Stub process.*not healthy")
 _FULL = re.compile(r"^overloaded: *(?P<why>.*)|(?P<queue>Exceeds maximum queue size.*)", re.IGNORECASE)
+_REFUSES = "refused: "
+"""How an LLM model begins (wire.py)."""
 # What our models and Triton say of inputs that no repetition makes right.
 _WRONG = re.compile(
     "^the prompt |^max_tokens |unexpected inference input|expected number of inputs|unexpected (shape|datatype)"
@@ -45,6 +47,8 @@ _WRONG = re.compile(
 def told(message: str, where: str) -> RequestError:
     """What a model, or Triton for it, answered instead of text."""
     text = first_sentence(message)
+    if text.startswith(_REFUSES):
+        return RequestError(text.removeprefix(_REFUSES), "refused", where=where)
     full = _FULL.search(text)
     if full:
         found = full["why"] or full["queue"]

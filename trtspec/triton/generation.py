@@ -68,7 +68,7 @@ class GenerateRequest:
             ("presence_penalty", _is_number(self.presence_penalty), "a number"),
             ("frequency_penalty", _is_number(self.frequency_penalty), "a number"),
             ("embedding_bias", all(word and _is_number(by) for word, by in self.embedding_bias), "words and numbers"),
-            ("draft_acceptance_threshold", _is_share(self.draft_acceptance_threshold), "0 to 1"),
+            ("draft_acceptance_threshold", _is_share(self.draft_acceptance_threshold), "above 0 and at most 1"),
             ("timeout", self.timeout is None or self.timeout > 0.0, "above 0, or none"),
         )
         for name, holds, expected in rules:
@@ -81,7 +81,8 @@ def _is_number(value: float | None) -> bool:
 
 
 def _is_share(value: float | None) -> bool:
-    return value is None or 0.0 <= value <= 1.0
+    """Above 0 in 32 bits, too, which is what the wire holds."""
+    return value is None or (0.0 < value <= 1.0 and bool(np.float32(value) > 0.0))
 
 
 def _is_text(text: str) -> bool:

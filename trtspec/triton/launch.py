@@ -25,8 +25,7 @@ REPOSITORY = "$here"
 CLOSED = "$closed"
 """Stands for a value made when the script runs."""
 _EVERY_SH_HAS_IT = "# shellcheck disable=SC3045"
-_FEW_HEAPS = 'export MALLOC_ARENA_MAX="${MALLOC_ARENA_MAX:-2}"'
-_LIMITS = ("umask 077", _EVERY_SH_HAS_IT, "ulimit -c 0", _EVERY_SH_HAS_IT, "ulimit -s 65536 || true", _FEW_HEAPS)
+_LIMITS = ("umask 077", _EVERY_SH_HAS_IT, "ulimit -c 0", _EVERY_SH_HAS_IT, "ulimit -s 65536 || true")
 
 
 POOL = 32
@@ -117,14 +116,25 @@ stop() {
 }
 """
 _WAIT = """\
-server=$!
+loaded() {
+    for serving in "$TRTSPEC_DRAIN_DIR"/serving.*; do
+        if [ -e "$serving" ]; then return 0; fi
+    done
+    return 1
+}
+attempt=1
+start
 trap stop TERM INT
-status=0
-wait "$server" || status=$?
-# A signal ends the wait, not the server.
-while kill -0 "$server" 2>/dev/null; do
+while :; do
     status=0
     wait "$server" || status=$?
+    # A signal ends the wait, not the server.
+    if kill -0 "$server" 2>/dev/null; then continue; fi
+    # SIGABRT while it loads its models: a known fault of Triton (docs/serving.md). Later requests would be lost.
+    if [ "$status" -ne 134 ] || [ "$attempt" -ge 3 ] || [ -e "$TRTSPEC_DRAIN_DIR/drain" ] || loaded; then break; fi
+    attempt=$((attempt + 1))
+    echo "tritonserver was ended by SIGABRT before it was ready: starting it again ($attempt of 3)" >&2
+    start
 done
 exit "$status"
 """
@@ -134,7 +144,8 @@ def script(devices: Devices, ports: Ports) -> str:
     """launch.sh: the same line from wherever the repository lies; further arguments go to the first server's end."""
     lines = ["#!/bin/sh", "# Written by trtspec.", "set -eu", 'here=$(CDPATH="" cd -- "$(dirname -- "$0")" && pwd)']
     lines += preamble(devices)
-    return "\n".join([*lines, _DRAIN + f"{shell(planned_command(devices, REPOSITORY, ports, CLOSED))} &", _WAIT])
+    command = shell(planned_command(devices, REPOSITORY, ports, CLOSED))
+    return "\n".join([*lines, _DRAIN + f"start() {{\n{command} &\nserver=$!\n}}", _WAIT])
 
 
 def preamble(devices: Devices) -> list[str]:

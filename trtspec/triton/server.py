@@ -33,10 +33,10 @@ POLL = 0.1
 WATCH = 0.5
 ATTEMPTS = 3
 DYING = 2.0
+BEFORE_KILL = 0.95
+"""Of `stop_timeout`; the rest is for what must be done after a SIGKILL."""
 SHARED_MEMORY_POOL = 64 << 20
 """Bytes of each Python model's pool: python_backend's own default until 2023, before it became 1 MiB and growing."""
-MEMORY = {"MALLOC_ARENA_MAX": "2"}
-"""glibc gives threads heaps of their own, and those of Triton's many threads grow apart: 60 MB in 40,000 requests."""
 KNOWN_FAULT = "a known fault of Triton's Python backend on a busy or paused machine, see docs/serving.md"
 ANY_ADDRESS = {"0.0.0.0": "127.0.0.1", "": "127.0.0.1"}  # noqa: S104  asked for by the user
 
@@ -99,7 +99,7 @@ class TritonServer:
             repository.resolve(),
             serving,
             log.resolve(),
-            {**MEMORY, **os.environ, **(environment or {})},
+            {**os.environ, **(environment or {})},
             runner or SubprocessRunner(),
             # What a killed trtspec left may include a server that is dying this very moment.
             DYING if leftovers.sweep() else 0.0,
@@ -223,22 +223,20 @@ class TritonServer:
                 time.sleep(WATCH)
 
     def stop(self) -> None:
-        """Let running requests end, then SIGTERM, and `stop_timeout` after the call SIGKILL.
+        """Let running requests end, then SIGTERM, then SIGKILL, so that all is gone `stop_timeout` after the call.
 
         No process and no shared memory remains. May be repeated. Triton itself would wait for ever for a client that
         keeps its stream open.
         """
-        patience = self._launch.serving.stop_timeout
+        kill_at = time.monotonic() + BEFORE_KILL * self._launch.serving.stop_timeout
         dead = set(self._dead_models()) if self.running else set()
         if self.running and not dead - {pipeline.DRAFT}:
-            began = time.monotonic()
-            self._draining.drain(patience, is_alive)
-            patience = max(0.0, patience - (time.monotonic() - began))
+            self._draining.drain(kill_at - time.monotonic(), is_alive)
         if dead:
             # Triton would wait in vain for them to be unloaded.
             self._process.kill()
         else:
-            self._process.stop(patience)
+            self._process.stop(max(0.0, kill_at - time.monotonic()))
 
     def __enter__(self) -> TritonServer:
         return self

@@ -166,5 +166,20 @@ def test_penalties_do_not_depend_on_what_was_asked_before(ids: list[int], data: 
         np.testing.assert_array_equal(used.apply(ROW, part, 0), rules(frequency_penalty=0.5).apply(ROW, part, 0))
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"repetition_penalty": 1e-38}, {"repetition_penalty": 3e38}, {"presence_penalty": -3e38},
+     {"frequency_penalty": -3e38}, {"repetition_penalty": 1e-38, "presence_penalty": 3e38, "frequency_penalty": -3e38}],
+)  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_penalties_beyond_any_measure_leave_a_distribution(change: dict[str, float]) -> None:
+    """They were infinite logits before, and the draw took the vocabulary's last token."""
+    row = rules(**change).apply(np.array([1.0, 2.0, -3.0, 0.5, 4.0], dtype=np.float32), [0, 1, 1, 2], 0)
+    assert np.isfinite(row).all()
+    weights = probabilities(row, Sampling(temperature=0.7))
+    assert np.isfinite(weights).all()
+    assert weights.sum() == pytest.approx(1.0)
+
+
 def test_log_probability_is_of_the_models_own_distribution() -> None:
     assert log_probability(ROW, 2) == pytest.approx(np.log(softmax(ROW)[2]), rel=1e-6)

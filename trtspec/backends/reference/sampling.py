@@ -22,6 +22,7 @@ Probabilities = npt.NDArray[np.float64]
 TOKEN, ACCEPT, RESIDUAL = 0, 1, 2
 """Purposes of a random number; each has its own stream, so that a test is independent of the draw it judges."""
 
+LARGEST = float(np.finfo(np.float32).max)
 _MASK = 2**64 - 1
 
 
@@ -131,8 +132,10 @@ class Rules:
         counts = self._counts_of(ids)
         seen = np.flatnonzero(counts)
         values = out[seen]
-        values = np.where(values > 0, values / r.repetition_penalty, values * r.repetition_penalty)
-        out[seen] = values - after * (r.presence_penalty + r.frequency_penalty * counts[seen])
+        with np.errstate(over="ignore"):  # clipped below: several infinite logits have no distribution
+            values = np.where(values > 0, values / r.repetition_penalty, values * r.repetition_penalty)
+        values = values - after * (r.presence_penalty + r.frequency_penalty * counts[seen])
+        out[seen] = np.clip(values, -LARGEST, LARGEST)
 
     def _counts_of(self, ids: Sequence[int]) -> npt.NDArray[np.int64]:
         if self._counts is None or len(ids) < self._counted:

@@ -18,6 +18,9 @@ import triton_python_backend_utils as pb
 Array = np.ndarray[Any, Any]
 _FOLDERS = re.compile(r"(?<![\w/.:])(?:/[\w.+@~-]+)+/(?=[\w.])")
 FINAL = pb.TRITONSERVER_RESPONSE_COMPLETE_FINAL
+REFUSES = "refused: "
+"""Begins what an LLM model says of a request that is wrong in itself: Triton 2.51 hands a model that calls another the
+text of its error, and not the code."""
 
 
 class Refused(Exception):

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from answers import Answer, Batch
 from calls import CallFailed, CallRefused, Models, NotLoaded
 from parsing import parse
-from wire import Array, Inputs, Parameters, Refused, first_line
+from wire import REFUSES, Array, Inputs, Parameters, Refused, first_line
 
 try:
     from trtspec.backends.reference import Update, open_engine
@@ -59,7 +59,7 @@ class FusedModels:
         try:
             return self._ask(self._engines[model], request_id, Inputs(tensors), frozenset(wanted))
         except (Refused, ValueError) as error:
-            raise CallRefused(first_line(error)) from None
+            raise CallRefused(f"{REFUSES}{first_line(error)}") from None
         except RuntimeError as error:
             raise CallFailed(first_line(error)) from None
 

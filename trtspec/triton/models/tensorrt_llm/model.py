@@ -16,7 +16,7 @@ from answers import Answer, Batch
 from families import Families
 from outbox import Outbox
 from parsing import parse, stop_request
-from wire import FINAL, Inputs, Parameters, Refused, internal_error, pb, refusal, refuse_numpy_2, response
+from wire import FINAL, REFUSES, Inputs, Parameters, Refused, internal_error, pb, refusal, refuse_numpy_2, response
 
 try:
     from trtspec.backends.reference import Update, open_engine
@@ -49,7 +49,7 @@ class TritonPythonModel:
             try:
                 self._take(request.request_id(), Inputs.of(request), sender, request.requested_output_names())
             except (Refused, ValueError) as reason:
-                sender.send(refusal(reason), flags=FINAL)
+                sender.send(refusal(f"{REFUSES}{reason}"), flags=FINAL)
             except Exception as error:
                 sender.send(internal_error(self._name, error), flags=FINAL)
 

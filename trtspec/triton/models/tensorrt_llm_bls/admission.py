@@ -178,7 +178,8 @@ class Breaker:
             self._until = self._clock() + self._pause
             return began
 
-    def hangs(self, by: int) -> None:
-        """A call was given up (1), or one that was has returned after all (-1)."""
+    def hangs(self, by: int) -> bool:
+        """A call was given up (1), or one that was has returned after all (-1); true with the last that may hang."""
         with self._lock:
             self.hanging += by
+            return by > 0 and self.hanging == self._most_hanging

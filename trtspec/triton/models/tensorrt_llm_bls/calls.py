@@ -31,7 +31,7 @@ from typing import Any, Protocol
 
 import numpy as np
 import triton_python_backend_utils as pb
-from wire import Array, first_line
+from wire import REFUSES, Array, first_line
 
 NOT_THERE = ("is not ready", "unknown model", "is not found")
 """What Triton says of a model that is not loaded."""
@@ -266,6 +266,7 @@ def _request(request_id: str, model: str, tensors: Mapping[str, Array], wanted: 
 def _tensors(answer: Any, wanted: Sequence[str]) -> dict[str, Array]:
     if answer.has_error():
         error = answer.error()
+        # Triton 2.51 hands on the text and not the code: hence the text of a model of ours (wire.py).
         raise _failure(error.message(), refused=error.code() == pb.TritonError.INVALID_ARG)
     found = {name: pb.get_output_tensor_by_name(answer, name) for name in wanted}
     return {name: np.array(tensor.as_numpy()) for name, tensor in found.items() if tensor is not None}
@@ -273,6 +274,8 @@ def _tensors(answer: Any, wanted: Sequence[str]) -> dict[str, Array]:
 
 def _failure(error: object, *, refused: bool = False) -> CallFailed:
     line = first_line(error)
+    if line.startswith(REFUSES):
+        return CallRefused(line)
     if any(words in line for words in NOT_THERE):
         return NotLoaded(line)
     return CallRefused(line) if refused else CallFailed(line)

@@ -35,7 +35,8 @@ HERE = Path(__file__).parent
 OTHER_POLICY = "TRTSPEC_POLICY"
 """A policy file in the place of ours: what is served must not decide what is measured to decide it."""
 # Parameters that Triton and its clients send by themselves.
-KNOWN_PARAMETERS = ("triton_", "sequence_", "priority", "timeout", "binary_data", "headers")
+KNOWN_PARAMETERS = frozenset({"id", "priority", "timeout", "headers", "binary_data_output"})
+KNOWN_PREFIXES = ("triton_", "sequence_")
 SPARE_CALLS = 8
 """Calls of a hanging draft model that may be tried after those that were in progress when it began to hang."""
 CLOSING = 5.0
@@ -156,7 +157,7 @@ class TritonPythonModel:
 
     def _name_unknown(self, request_id: str, parameters: dict[str, Any]) -> None:
         """/generate turns a misspelt input into a request parameter without a word; say its name in the log."""
-        unknown = sorted(name for name in parameters if name != "id" and not name.startswith(KNOWN_PARAMETERS))
+        unknown = sorted(name for name in parameters.keys() - KNOWN_PARAMETERS if not name.startswith(KNOWN_PREFIXES))
         if unknown:
             self.house.log.event("warn", "unknown-inputs", request_id, names=unknown)
 

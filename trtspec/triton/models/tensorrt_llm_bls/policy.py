@@ -20,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 VERSION = 1
+LABEL_BYTES = 256
+"""Of a task's name, as in limits.py."""
 _KEYS = {"version", "default", "tasks", "by_concurrency"}
 
 
@@ -56,9 +58,16 @@ def parse_policy(document: Any) -> Policy:
         raise ValueError("tasks is not an object of task names")
     return Policy(
         default=_draft_len(document.get("default"), "default"),
-        tasks={name: _draft_len(entry, f"tasks.{name}") for name, entry in tasks.items()},
+        tasks={_name(name): _draft_len(entry, f"tasks.{name}") for name, entry in tasks.items()},
         by_concurrency=_steps(document.get("by_concurrency", [])),
     )
+
+
+def _name(task: str) -> str:
+    """No request can have another name, and Triton takes none for a metric's label that is no text."""
+    if len(task.encode("utf-8", "surrogatepass")) > LABEL_BYTES or any("\ud800" <= c <= "\udfff" for c in task):
+        raise ValueError(f"tasks holds a name that is not UTF-8 text of at most {LABEL_BYTES} bytes: {task[:40]!a}")
+    return task
 
 
 def _draft_len(entry: Any, where: str) -> int:

@@ -100,7 +100,8 @@ class Service:
     def go_on_without(self, call: Call) -> None:
         """A call was given up; another thread takes this request."""
         if call.model == self._house.settings.draft:
-            self._house.breaker.hangs(1)
+            if self._house.breaker.hangs(1):
+                self._house.log.event("error", "draft-given-up", hanging=self._house.breaker.hanging)
             self._answer.lost = "draft-slow"
             if call.slow:
                 waited = time.monotonic() - call.began
