@@ -31,6 +31,8 @@ class FakeProcess:
     code: int | None = None
     pid: int = field(default_factory=os.getpid)  # some process that lives
     stops: int = 0
+    grace: float | None = None
+    """Of the last stop."""
 
     def poll(self) -> int | None:
         return self.code
@@ -42,6 +44,7 @@ class FakeProcess:
 
     def stop(self, grace: float | None = None) -> int:
         self.stops += 1
+        self.grace = grace
         self.code = 0 if self.code is None else self.code
         return self.code
 

@@ -155,7 +155,7 @@ def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The manifest of a finished folder; None where there is none or it is broken."""
     try:
         data = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return None
     return data if isinstance(data, dict) and isinstance(data.get("files"), dict) else None
 

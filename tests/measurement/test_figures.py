@@ -110,6 +110,13 @@ def totals(accepted: int, drafted: int, tokens: int, rounds: int | None) -> Answ
     )  # fmt: skip
 
 
+def test_totals_that_cannot_be_end_nothing() -> None:
+    """The audit calls it invalid; the document must get that far."""
+    found = figures([totals(30, 40, 10, 4), totals(4, 12, 7, 3)], [], Slo())
+    assert found.alpha_bound is not None
+    assert found.alpha_bound.point == pytest.approx(14 / 17)
+
+
 def test_totals_bound_acceptance_from_below() -> None:
     found = figures([totals(6, 16, 10, 4), totals(4, 12, 7, 3)], [], Slo())
     assert found.alpha is None

@@ -102,9 +102,21 @@ def all_accepted(truth: Generation) -> Generation:
     )
 
 
+def longer_rounds(truth: Generation) -> Generation:
+    """Drafts more than it was asked for, and says so."""
+    counts = np.zeros((2, 8, 8), truth.histogram.dtype)
+    counts[:, :5, :5] = truth.histogram
+    counts[0, 7] += counts[0, 4]
+    counts[0, 4] = 0
+    drafted = int((counts.sum(axis=(0, 2)) * np.arange(8)).sum())
+    fifth = int(counts[0, 7, 4])  # rounds that accepted all four now reject one more
+    return replace(truth, histogram=counts, drafted=drafted, tested=truth.tested + fifth)
+
+
 @pytest.mark.parametrize(
     ("lie", "code"),
     [
+        (longer_rounds, "counters.longer"),
         (chunks_as_tokens, "tokens.text"),
         (last_round_only, "counters.tokens"),
         (never_drafts, "speculation.never-drafted"),
@@ -117,6 +129,17 @@ def all_accepted(truth: Generation) -> Generation:
 )
 def test_lies_in_answers(lie: Any, code: str) -> None:
     assert code in invalid(result(speculative(lie)))
+
+
+@pytest.mark.parametrize("count", [-3, 2**60])
+@pytest.mark.parametrize("name", ["output_tokens", "drafted", "accepted"])
+def test_counts_that_nothing_can_have(name: str, count: int) -> None:
+    def sometimes(number: int, model: str, truth: Generation) -> Generation:
+        return replace(truth, **{name: count}) if model == BLS and number % 3 == 0 else truth  # type: ignore[arg-type]
+
+    found = result(Script(answer=sometimes))
+    assert "answers.unusable" in invalid(found)
+    assert f"a count of {count}" in str(found.problems)
 
 
 def test_log_probabilities_that_are_too_few() -> None:

@@ -36,6 +36,20 @@ def test_a_table(tmp_path: Path) -> None:
     ]
 
 
+def by_language(path: Path, *languages: str) -> tuple[PromptSet, ...]:
+    rows = [json.dumps({"prompt": f"in {name}", "language": name}) for name in languages]
+    path.write_text("\n".join(rows), "utf-8")
+    return read_sets(Dataset(path=path, domain="code", domain_key="language"), CHAT, 0, 64)
+
+
+def test_domains_that_the_file_tells_apart_stay_apart(tmp_path: Path) -> None:
+    assert [s.domain for s in by_language(tmp_path / "p.jsonl", "c", "rust/unsafe", "c")] == ["c", "rust-unsafe"]
+    with pytest.raises(ConfigError, match=r"p.jsonl:2: two domains get the name 'c' \(found 'c\+\+' and 'c#'"):
+        by_language(tmp_path / "p.jsonl", "c++", "c#")
+    with pytest.raises(ConfigError, match="name it in ASCII"):
+        by_language(tmp_path / "p.jsonl", "コード")
+
+
 def test_tabs(tmp_path: Path) -> None:
     assert read(tmp_path / "p.tsv", "prompt\tignore_eos\na, b\ttrue\n").prompts[0].ignore_eos
 

@@ -18,7 +18,8 @@ from trtspec.measurement.exactness import compare
 from trtspec.measurement.load import measure
 from trtspec.measurement.prompts import Prompt
 from trtspec.measurement.records import MODES, Answer, Block, Samples
-from trtspec.measurement.result import Estimate, ResultDocument, load_result
+from trtspec.measurement.result import Estimate, ResultDocument
+from trtspec.measurement.resultfile import load_result
 from trtspec.measurement.summary import alpha_over, build_result, speedup_over
 
 

@@ -16,7 +16,8 @@ from trtspec.errors import ServingError
 from trtspec.measurement.arrivals import arrivals
 from trtspec.measurement.asking import Asker
 from trtspec.measurement.endpoints import of_pair
-from trtspec.measurement.sweep import Load, Window, loads, sweep
+from trtspec.measurement.records import Answer
+from trtspec.measurement.sweep import Load, Timed, Window, busy_within, loads, sweep
 from trtspec.triton.generation import GenerateRequest, Generation
 
 
@@ -71,11 +72,20 @@ def test_each_load_is_measured_in_both_modes_in_turns() -> None:
 
 def test_a_closed_loop_keeps_its_requests_in_flight() -> None:
     client = timed(0.02)
-    for window in run(client, Load(concurrency=4)):
+    for window in run(client, Load(concurrency=4), window=1.0):
         # A pause of a loaded machine makes fewer, never more.
-        assert 4 <= len(window.requests) <= 4 * 16
-        assert all(0.0 <= t.due < 0.3 for t in window.requests)
+        assert 4 <= len(window.requests) <= 4 * 51
+        assert all(0.0 <= t.due < 1.0 for t in window.requests)
     assert client.most_running == 4
+
+
+def test_no_more_are_in_flight_than_were_kept_though_the_last_end_behind_the_window() -> None:
+    def request(due: float, seconds: float, waited: float = 0.0) -> Timed:
+        return Timed(Answer(prompts(1)[0], "speculative", seconds=seconds), due, due + waited)
+
+    two = [request(-0.5, 1.0), request(-0.2, 0.7), request(0.5, 2.0), request(0.5, 3.0), request(3.5, 1.0)]
+    assert busy_within(two, 2.0) == pytest.approx(2 * 2.0)
+    assert busy_within([request(0.0, 0.5, waited=1.0)], 4.0) == pytest.approx(1.5)
 
 
 def test_load_goes_on_until_the_last_request_of_the_window_has_ended() -> None:
@@ -101,7 +111,7 @@ def test_failures_are_counted_and_end_nothing() -> None:
     def broken(model: str, request: GenerateRequest, answer: Generation) -> Generation:
         raise ServingError("overloaded: 3 running")
 
-    (window, _) = run(FakeClient(lie=broken, seconds=lambda model: 0.02), Load(concurrency=1), window=0.1)
+    (window, _) = run(FakeClient(lie=broken, seconds=lambda model: 0.02), Load(concurrency=1), window=0.6)
     assert window.requests
     assert not any(t.answer.usable for t in window.requests)
     assert window.output_tokens == 0.0

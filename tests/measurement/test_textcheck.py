@@ -114,3 +114,9 @@ def test_an_equal_text_is_always_found(texts: list[str]) -> None:
     found = near_duplicates([*texts, texts[0]])
     assert len(texts) in found
     assert 0 not in found
+
+
+def test_prompts_that_differ_in_a_number_alone_are_near_duplicates() -> None:
+    """All that they share is no template: nothing else is left of them."""
+    text = "Summarise the release notes of the library in a few sentences, please; variant "
+    assert near_duplicates([f"{text}{i}" for i in range(4)]) == [1, 2, 3]

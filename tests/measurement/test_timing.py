@@ -81,7 +81,7 @@ def test_goodput_counts_who_kept_every_limit() -> None:
 
 def test_an_open_loop_counts_the_time_before_it_could_send() -> None:
     sent_late = Timed(answer((0.1, 1), (0.3, 2)), due=1.0, sent=1.5)
-    window = Window("speculative", Load(rate=2.0), 4.0, (sent_late,), 3.0, 1)
+    window = Window("speculative", Load(rate=2.0), 4.0, (sent_late,), 3.0, 1, 0.8)
     point = curve_point(window, Slo(latency=0.7))
     assert point.latency is not None
     assert point.first_token is not None

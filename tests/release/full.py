@@ -99,6 +99,7 @@ def hostile() -> ResultDocument:
         "pair": HOSTILE,
         "domains": domains,
         "problems": (problem,),
+        "release_valid": False,
         "environment": {HOSTILE: HOSTILE},
         "datasets": tuple(d.model_copy(update={"domain": HOSTILE, "file": HOSTILE}) for d in made.datasets),
         "conditions": made.conditions.model_copy(update={"gpu": HOSTILE, "backend": HOSTILE}),

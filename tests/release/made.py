@@ -40,7 +40,8 @@ def _result(
     alphas: dict[str, float],
     *,
     prompts: int = 60,
-    gain: float = 1.5,
+    gain: float | dict[str, float] = 1.5,
+    k: int = 4,
     blocks: int = 4,
     differences: tuple[tuple[Literal["near-tie", "real", "undiagnosed"], float | None], ...] = (),
     exact: bool = True,
@@ -48,26 +49,30 @@ def _result(
 ) -> ResultDocument:
     """`gain` is target-only ÷ speculative time; `differences` are of the first domain."""
     rng = np.random.default_rng(0)
+    gains = gain if isinstance(gain, dict) else dict.fromkeys(alphas, gain)
+    different = {f"{next(iter(alphas))}-{i}" for i in range(len(differences))}
+    if k != 4:
+        settings["speculation"] = {"draft_len": k}
     asked = [Prompt(f"{d}-{i}", d, "x", 200) for d in alphas for i in range(prompts)]
     answers = []
     for prompt in asked:
-        counted = histogram(alphas[prompt.domain], rng)
+        counted = histogram(alphas[prompt.domain], rng, k=k)
         for mode in MODES:
             spec = mode == "speculative"
             answers.append(
                 Answer(
                     prompt,
                     mode,
-                    text="same",
+                    text="other" if spec and prompt.id in different else "same",
                     spec_mode=mode if spec else "",
                     output_tokens=counted.emitted,
-                    seconds=counted.emitted * 0.01 / (gain if spec else 1.0),
+                    seconds=counted.emitted * 0.01 / (gains[prompt.domain] if spec else 1.0),
                     histogram=counted if spec else None,
                     **{n: getattr(counted, n) if spec else None for n in ("rounds", "drafted", "tested", "accepted")},
                 )
             )
     timed = [
-        Block(d, i, mode, (1.0 + 0.01 * i * i) / (gain if mode == "speculative" else 1.0 + 0.002 * i), 5, 100)
+        Block(d, i, mode, (1.0 + 0.01 * i * i) / (gains[d] if mode == "speculative" else 1.0 + 0.002 * i), 5, 100)
         for d in alphas
         for i in range(blocks)
         for mode in MODES

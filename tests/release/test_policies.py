@@ -208,7 +208,8 @@ def test_tables_and_sentences() -> None:
 
 def test_the_verb_writes_every_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for k, gain in ((2, 1.5), (4, 1.8)):
-        (tmp_path / f"{k}.json").write_text(at(k, gain, law=0.8).model_dump_json())
+        made = result({"code": 0.75, "law": 0.35}, gain={"code": gain, "law": 0.8}, k=k)
+        (tmp_path / f"{k}.json").write_text(made.model_dump_json())
     out = tmp_path / "out"
     assert run(["policy", str(tmp_path / "2.json"), str(tmp_path / "4.json"), "--out", str(out), "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
@@ -222,10 +223,10 @@ def test_the_verb_writes_every_file(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_one_format_alone_goes_to_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "r.json").write_text(at(4, 1.8).model_dump_json())
+    (tmp_path / "r.json").write_text(result({"code": 0.75}, gain=1.8).model_dump_json())
     assert run(["policy", str(tmp_path / "r.json"), "--format", "vllm"]) == 0
     assert json.loads(capsys.readouterr().out) == {"num_speculative_tokens": 4}
-    (tmp_path / "lost.json").write_text(at(4, 0.5).model_dump_json())
+    (tmp_path / "lost.json").write_text(result({"code": 0.75}, gain=0.5).model_dump_json())
     assert run(["policy", str(tmp_path / "lost.json"), "--format", "vllm"]) == 6
     assert run(["policy", str(tmp_path / "lost.json")]) == 0
     assert "vllm: no K pays" in capsys.readouterr().out

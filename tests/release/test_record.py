@@ -229,11 +229,24 @@ def test_compiled_files_are_no_fault_and_are_told(config: RunConfig, record: Rel
     assert "1 files that Python compiled" in found.notes[0]
 
 
-def test_what_is_not_here_is_not_called_good(config: RunConfig, record: ReleaseRecord) -> None:
+def test_what_is_not_here_is_not_called_good(
+    config: RunConfig, record: ReleaseRecord, capsys: pytest.CaptureFixture[str]
+) -> None:
     config.engine_dir("target").rename(config.engine_dir("target").with_name("gone"))
     found = verify(config.report_dir)
-    assert found.exit_code == 0
+    assert (found.exit_code, found.absent) == (0, 1)
     assert "engine of the target: not checked" in found.notes[0]
+    assert run(["verify", str(config.report_dir)]) == 0
+    assert "What is here is as published; 1 of the deployed folders are not here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[" * 100_000, '{"files": {"x": 1}}', '{"files": {}, "mutable": 3}', '{"files": {}, "inputs": []}']
+)
+def test_a_manifest_that_is_none_is_a_fault(config: RunConfig, record: ReleaseRecord, text: str) -> None:
+    (config.repository_dir / "trtspec-manifest.json").write_text(text)
+    found = verify(config.repository_dir)
+    assert [(f.file, f.kind) for f in found.faults] == [("trtspec-manifest.json", "unreadable")]
 
 
 def test_nothing_to_verify_and_a_broken_record_are_told(

@@ -13,7 +13,8 @@ from tests.release.full import full, hostile
 from tests.release.made import result
 from trtspec.config.gates import Gates
 from trtspec.errors import EvidenceError
-from trtspec.measurement.result import ResultDocument, load_result
+from trtspec.measurement.result import ResultDocument
+from trtspec.measurement.resultfile import load_result
 from trtspec.release.gates import judge
 from trtspec.release.report import FILES, Report, load_any, load_report, report_schema, result_at, write_report
 from trtspec.release.terminal import print_report

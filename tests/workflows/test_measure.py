@@ -17,7 +17,8 @@ from tests.workflows.pair import outputs, own_pair
 from trtspec.cli._main import run
 from trtspec.config import RunConfig
 from trtspec.measurement.prompts import Prompt
-from trtspec.measurement.result import ResultDocument, load_result
+from trtspec.measurement.result import ResultDocument
+from trtspec.measurement.resultfile import load_result
 from trtspec.triton.server import TritonServer
 from trtspec.workflows.build import build
 from trtspec.workflows.measure import Asked, Running, measured_at

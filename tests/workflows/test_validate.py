@@ -23,7 +23,7 @@ from tests.release.made import result as made
 from tests.workflows.pair import outputs, own_pair
 from trtspec.cli._main import run
 from trtspec.hashing import HashMemo
-from trtspec.measurement.result import load_result
+from trtspec.measurement.resultfile import load_result
 from trtspec.release.record import load_record
 from trtspec.release.report import FILES, load_report
 from trtspec.store import verify_folder

@@ -37,7 +37,10 @@ class RoundHistogram:
     @classmethod
     def from_wire(cls, array: npt.ArrayLike) -> RoundHistogram:
         """From `spec_histogram` [2, K+1, K+1] (uncut, cut); ValueError where it is no such histogram."""
-        counts = np.asarray(array)
+        try:
+            counts = np.asarray(array)
+        except ValueError:  # numpy's own words are about arrays
+            raise ValueError("a histogram is [2, K+1, K+1], this has rows of unequal length") from None
         if counts.ndim != 3 or counts.shape[0] != 2:
             raise ValueError(f"a histogram is [2, K+1, K+1], this is {list(counts.shape)}")
         return cls(counts[0], counts[1])

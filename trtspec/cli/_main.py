@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import os
 import signal
@@ -13,7 +14,7 @@ import click
 
 from trtspec import __version__
 from trtspec.cli._verbs import Verbs
-from trtspec.errors import ConfigError, TrtspecError
+from trtspec.errors import ConfigError, MissingError, TrtspecError
 
 INTERRUPTED = 130
 TERMINATED = 143
@@ -52,7 +53,10 @@ def main() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # α and × on a terminal that has only ASCII
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # Python's last look for garbage is most of the way out; on a busy machine that is seconds behind the last server.
+    gc.freeze()
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
@@ -78,8 +82,15 @@ def run(arguments: list[str]) -> int:
         # The reader of our output went away (`| head`); there is nobody left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        # A full disk, a folder that may not be written: no fault of ours, wherever it is noticed.
+        return _report(_of_the_machine(error), as_json) if error.strerror else _internal(error, as_json)
     except Exception as error:
         return _internal(error, as_json)
+
+
+def _of_the_machine(error: OSError) -> MissingError:
+    return MissingError(f"a file cannot be used: {error.strerror}", where=error.filename)
 
 
 def _report(error: TrtspecError, as_json: bool) -> int:

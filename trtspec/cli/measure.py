@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -46,8 +47,8 @@ def measure(config_path: Path, overrides: tuple[str, ...], as_json: bool, **give
     Exit 0 measured; 6 the measurement contradicts itself; 130 interrupted (the document holds what there is).
     """
     from trtspec.cli._console import ConsoleReporter, console, print_json
+    from trtspec.cli._files import require_writable, write_out
     from trtspec.cli._measured import show
-    from trtspec.store import write_atomic
     from trtspec.workflows.measure import Running, measured
 
     config = load(config_path, (*overrides, *_overrides(given)))
@@ -55,10 +56,11 @@ def measure(config_path: Path, overrides: tuple[str, ...], as_json: bool, **give
     out = console(as_json)
     if given["k"] is not None:
         return _sweep(config, given, running, out, as_json)
+    path = given["out"] or config.report_dir / "measured.json"
+    require_writable(path)
     with ConsoleReporter(out) as reporter:
         result = measured(config, reporter, running, http=given["http"])
-    path = given["out"] or config.report_dir / "measured.json"
-    write_atomic(path, result.model_dump_json(indent=1) + "\n")
+    write_out(path, result.model_dump_json(indent=1) + "\n")
     show(out, result)
     out.print(f"Document: {path}", markup=False, soft_wrap=True)
     if as_json:
@@ -71,11 +73,13 @@ def measure(config_path: Path, overrides: tuple[str, ...], as_json: bool, **give
 def _sweep(config: RunConfig, given: dict[str, Any], running: Any, out: Any, as_json: bool) -> int:
     """Several K: each shown as it would be alone."""
     from trtspec.cli._console import ConsoleReporter, print_json
+    from trtspec.cli._files import require_writable_folder
     from trtspec.cli._measured import show
     from trtspec.workflows.sweep import sweep
 
     ks = _listed("--k", given["k"], int)
     folder = given["out"] or config.report_dir / "sweep"
+    require_writable_folder(folder)
     with ConsoleReporter(out) as reporter:
         found = sweep(config, ks, folder, reporter, running, http=given["http"])
     for result in found.results:
@@ -96,7 +100,20 @@ def _running(config: RunConfig, given: dict[str, Any], make: Any) -> Any:
         return None
     if given["target_only_url"] and config.engine.backend != "pytorch":
         raise ConfigError("--target-only-url belongs to the LLM API", found=f"engine.backend: {config.engine.backend}")
+    for name in ("url", "target_only_url"):
+        _require_address(f"--{name.replace('_', '-')}", given[name])
     return make(given["url"], given["http"], given["target_only_url"], given["metrics_url"])
+
+
+def _require_address(option: str, text: str | None) -> None:
+    """A port that there is not would be asked on some other port, or only after a long wait."""
+    try:
+        parts = urlsplit(f"//{text}")
+        good = text is None or bool(parts.hostname and parts.port and not parts.path)
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError("not an address", where=option, found=text, expected="HOST:PORT")
 
 
 def _overrides(given: dict[str, Any]) -> list[str]:

@@ -42,11 +42,13 @@ def policy(
     Exit 0 written; 6 the results contradict themselves or cannot be compared.
     """
     from trtspec.cli._console import console, print_json
+    from trtspec.cli._files import require_writable_folder, write_out
     from trtspec.release.policies.emit import notes
     from trtspec.release.policies.study import study
     from trtspec.release.policies.table import choices_table, options_table, sentences
-    from trtspec.store import write_atomic
 
+    if out is not None:
+        require_writable_folder(out)
     found = study(_read(results))
     texts, problems = _texts(found, formats or FORMATS, strict=bool(formats), predicted=predicted)
     alone = out is None and bool(formats)  # the text of the formats alone on stdout, to be piped
@@ -57,7 +59,7 @@ def policy(
     for name, text in texts.items() if out is not None else ():
         assert out is not None
         written[name] = out / FILES[name]
-        write_atomic(written[name], text)
+        write_out(written[name], text)
     for line in (*sentences(found), *notes(found, tuple(texts)), *problems):
         show.print(line, markup=False, highlight=False, soft_wrap=True)
     for name, path in written.items():

@@ -34,6 +34,7 @@ def report(
     Exit 0 written, whatever the verdict; 6 it is no result.
     """
     from trtspec.cli._console import console, print_json
+    from trtspec.cli._files import require_writable_folder
     from trtspec.release.record import RECORD
     from trtspec.release.report import FILES, write_report
     from trtspec.release.terminal import print_report
@@ -41,6 +42,7 @@ def report(
     folder = out or (result if result.is_dir() else result.parent)
     if out is None and (folder / RECORD).exists():
         raise ConfigError("the reports here belong to a release record", where=folder, fix="give another folder: --out")
+    require_writable_folder(folder)
     found = _judged(result, gates_path, baseline)
     path = write_report(folder, found.result, found.judgement, found.gates, details=details)
     terminal = console(as_json)

@@ -33,6 +33,7 @@ def validate(
     Exit 0 pass, 1 a gate says no, 6 the evidence is invalid or cannot decide.
     """
     from trtspec.cli._console import ConsoleReporter, console, print_json
+    from trtspec.cli._files import require_writable_folder
     from trtspec.release.report import result_at
     from trtspec.release.signing import Signer
     from trtspec.release.terminal import print_report
@@ -42,6 +43,7 @@ def validate(
         raise ConfigError("--key is of no use without --sign")
     out = console(as_json)
     config, before = load(config_path, overrides), None if baseline is None else result_at(baseline)
+    require_writable_folder(config.report_dir)
     with ConsoleReporter(out) as reporter:
         validation = run(config, reporter, Signer(tool, key) if tool else None, before)
     print_report(out, validation.result, validation.judgement)

@@ -42,6 +42,8 @@ def verify(
         out.print(f"signature by {tool}: holds", markup=False)
     count, read = len(found.faults), len(found.folders)
     said = f"{count} file{'s are' if count != 1 else ' is'} not as published" if count else "Everything is as published"
+    if found.absent and not count:
+        said = f"What is here is as published; {found.absent} of the deployed folders are not here"
     out.print(f"{said} ({read} folder{'s' if read != 1 else ''} read)")
     if as_json:
         print_json(found.as_dict())

@@ -13,6 +13,9 @@ from trtspec.measurement.prompts import Prompt
 from trtspec.measurement.records import Answer, Mode
 from trtspec.triton.generation import GenerateRequest, Generation
 
+_MOST = 2**53
+"""Beyond it a float holds no whole number, and no answer has so many tokens."""
+
 
 @dataclass(frozen=True)
 class Asker:
@@ -62,8 +65,11 @@ def _answer(got: Generation, prompt: Prompt, mode: Mode, *, totals_only: bool, s
             fault = f"the server's histogram is none: {error}"
     if got.finish_reason in ("error", "cancelled"):
         fault = f"the server ended the answer with {got.finish_reason!r}"
+    counts = (got.input_tokens, got.output_tokens, got.rounds, got.drafted, got.tested, got.accepted)
+    if wrong := [c for c in counts if c is not None and not 0 <= c <= _MOST]:
+        fault, histogram = f"the server reports a count of {wrong[0]}", None
     counted = histogram is not None
-    told = counted or (totals_only and got.mode == "speculative")
+    told = counted or (totals_only and got.mode == "speculative" and not wrong)
     return Answer(
         prompt=prompt,
         mode=mode,
@@ -71,7 +77,7 @@ def _answer(got: Generation, prompt: Prompt, mode: Mode, *, totals_only: bool, s
         finish_reason=got.finish_reason,
         spec_mode=got.mode,
         input_tokens=got.input_tokens,
-        output_tokens=got.output_tokens,
+        output_tokens=0 if wrong else got.output_tokens,
         seconds=got.seconds,
         first_token_seconds=got.first_token_seconds,
         histogram=histogram,

@@ -34,14 +34,16 @@ class Problem:
     severity: Severity = "invalid"
 
 
-def audit(domain: str, samples: Samples, *, greedy: bool, modes: Sequence[Mode] = MODES) -> list[Problem]:
-    """Every kind of problem of one domain, once each."""
+def audit(
+    domain: str, samples: Samples, *, greedy: bool, modes: Sequence[Mode] = MODES, k: int | None = None
+) -> list[Problem]:
+    """Every kind of problem of one domain, once each. `k`: the draft length that was asked for."""
     spec = samples.of(domain, "speculative")
     every = [*samples.of(domain, "target-only"), *spec]
     found: dict[str, Problem] = {}
     for answer in every:
         if answer.usable:
-            for code, message in _faults(answer):
+            for code, message in (*_faults(answer), *_longer(answer, k)):
                 count = found[code].count + 1 if code in found else 1
                 first = found[code].message if code in found else f"prompt {answer.prompt.id}: {message}"
                 found[code] = Problem(code, domain, first, count)
@@ -91,6 +93,16 @@ def _counters(answer: Answer) -> Iterator[tuple[str, str]]:
             "counters.tokens",
             f"its rounds emitted {counted.emitted} tokens, the answer has {answer.output_tokens} output tokens",
         )
+
+
+def _longer(answer: Answer, k: int | None) -> Iterator[tuple[str, str]]:
+    """Rounds beyond what was asked for: the figures would be those of another K."""
+    counted = answer.histogram
+    if k is None or counted is None:
+        return
+    longest = max((n for n, row in enumerate(counted.to_wire().sum(axis=(0, 2))) if row), default=0)
+    if longest > k:
+        yield "counters.longer", f"a round drafted {longest} tokens where {k} were asked for"
 
 
 def _chunk_faults(answer: Answer) -> Iterator[tuple[str, str]]:

@@ -52,7 +52,10 @@ def _of_totals(answers: Sequence[Answer]) -> dict[str, Any]:
     rounds = [a.rounds for a in told]
     emitted = sum(a.output_tokens for a in told)
     return {
-        "alpha_bound": estimate(ratio_interval([a.accepted or 0 for a in told], [a.output_tokens for a in told])),
+        # A server that says more were accepted than came is found out by the audit; here it must only not end it.
+        "alpha_bound": estimate(
+            ratio_interval([min(a.accepted or 0, a.output_tokens) for a in told], [a.output_tokens for a in told])
+        ),
         "draft_acceptance_rate": accepted / drafted if drafted else None,
         "acceptance_length": emitted / sum(r for r in rounds if r) if all(rounds) else None,
     }

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
-Count = int
+# What no machine counts or waits is no measurement; sums and ratios of it would overflow.
+Count = Annotated[int, Field(ge=0, le=2**53)]
+Seconds = Annotated[float, Field(ge=0.0, le=1e12)]
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 ModeName = Literal["target-only", "speculative"]
 Severity = Literal["invalid", "release", "note"]
 
@@ -20,9 +23,9 @@ class Record(BaseModel):
 class Percentiles(Record):
     """Seconds."""
 
-    p50: float
-    p90: float
-    p99: float
+    p50: Seconds
+    p90: Seconds
+    p99: Seconds
 
 
 class DatasetRow(Record):
@@ -86,7 +89,7 @@ class CurvePoint(Record):
     requests: Count
     failed: Count
     output_tokens: Count
-    wall_seconds: float
+    wall_seconds: Seconds
     tokens_per_second: float | None
     requests_per_second: float | None
     """Finished ÷ wall time."""
@@ -95,7 +98,7 @@ class CurvePoint(Record):
     latency: Percentiles | None
     """Open loop: from when the request was due, so that waiting to be sent counts too."""
     in_flight: float | None
-    """Requests in flight on average (Little's law: Σ latency ÷ wall time)."""
+    """Requests in flight on average inside the window, those included that began before it or ended behind it."""
     goodput: Goodput | None
 
 
@@ -150,9 +153,9 @@ class StepCosts(Record):
 class LooksRow(Record):
     """When a measurement that may stop early was looked at; intervals are widened for it."""
 
-    budget: Count
+    budget: Annotated[int, Field(ge=1, le=2**53)]
     """Prompts planned."""
-    at: tuple[Count, ...]
+    at: Annotated[tuple[Annotated[int, Field(ge=1, le=2**53)], ...], Field(min_length=1, max_length=64)]
     """Prompts answered in every mode at each look, the last one being the end."""
 
 
@@ -161,7 +164,7 @@ class MemoryRow(Record):
 
     device: str
     """`gpu` with its UUID, or `host`."""
-    total_bytes: Count
+    total_bytes: Annotated[int, Field(ge=1, le=2**53)]
     used_bytes: Count
 
     @property
@@ -177,9 +180,9 @@ class QualityRow(Record):
     """Empty where it is about all."""
     check: str
     n: Count
-    target_only: float | None
+    target_only: Share | None
     """Share of right answers; null where a command only said yes or no."""
-    speculative: float | None
+    speculative: Share | None
     only_target_only: Count | None = None
     """Prompts that the target alone answers rightly and speculation does not."""
     only_speculative: Count | None = None

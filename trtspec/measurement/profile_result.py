@@ -14,8 +14,9 @@ from pydantic import Field
 
 from trtspec.analysis.acceptance import RoundHistogram
 from trtspec.config.schema import RunConfig
+from trtspec.measurement.documents import read_document
 from trtspec.measurement.reading import Rule
-from trtspec.measurement.result import Count, Estimate, Record, read_document
+from trtspec.measurement.result import Count, Estimate, Record
 from trtspec.pairing import measured
 from trtspec.store import write_atomic
 

@@ -115,17 +115,30 @@ def _parse(dataset: Dataset, chat: ChatTemplate | None, text: str, default_max_t
     prompts: list[Prompt] = []
     skipped = 0
     seen: dict[tuple[str, str], str] = {}
+    names: dict[str, str] = {}
     for row in rows_of(dataset, text):
         if not usable(row):
             skipped += 1
             continue
         prompt = _Reader(dataset, row, chat).prompt(default_max_tokens)
+        _require_apart(names, prompt.domain, row, dataset.domain_key)
         if (prompt.domain, prompt.id) in seen:
             found = f"first at {_place(seen[prompt.domain, prompt.id])}"
             raise row.fault(f"the id {prompt.id!r} is given twice", found)
         seen[prompt.domain, prompt.id] = row.where
         prompts.append(prompt)
     return prompts, skipped
+
+
+def _require_apart(names: dict[str, str], domain: str, row: Row, key: str | None) -> None:
+    """Domains that the file tells apart (`c++`, `c#`) must not become one because a name has few letters to use."""
+    given = row.data.get(key) if key is not None else None
+    if not isinstance(given, str):
+        return
+    first = names.setdefault(domain, given)
+    if first != given:
+        fix = f"write letters, digits, `.`, `_` or `-` in `{key}`"
+        raise row.fault(f"two domains get the name {domain!r}", f"{first!r} and {given!r}", fix)
 
 
 def _place(where: str) -> str:
@@ -256,5 +269,6 @@ def _name(found: str, row: Row) -> str:
     """A domain as the policy and the gates can name it."""
     name = re.sub(r"[^A-Za-z0-9._-]+", "-", found).strip("-._")[:64]
     if not name:
-        raise row.fault("a domain has a letter or digit", repr(found))
+        fix = "name it in ASCII: policy, gates and metrics do"
+        raise row.fault("a domain has a letter or digit", repr(found), fix)
     return name

@@ -134,7 +134,7 @@ def _scores(path: Path, log: Path) -> dict[str, float]:
     try:
         found = json.loads(path.read_bytes())
         scores = {name: float(found[name]) for name in ("target_only", "speculative") if found.get(name) is not None}
-    except (ValueError, TypeError, AttributeError, RecursionError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         raise EvidenceError("the quality command wrote no result", where=log, expected=expected) from None
     if not scores or not all(0.0 <= score <= 1.0 for score in scores.values()):
         raise EvidenceError("the quality command wrote no result", where=log, found=found, expected=expected)

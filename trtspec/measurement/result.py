@@ -5,14 +5,11 @@ A figure that was not measured is null, never 0. `trtspec schema --of result` pr
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Annotated, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from trtspec.analysis.acceptance import RoundHistogram
-from trtspec.errors import EvidenceError
 from trtspec.measurement.parts import (
     Cost,
     Count,
@@ -27,6 +24,7 @@ from trtspec.measurement.parts import (
     Percentiles,
     QualityRow,
     Record,
+    Seconds,
     Severity,
     Slo,
     StepCosts,
@@ -60,8 +58,6 @@ __all__ = [
     "Slo",
     "StepCosts",
     "Unusable",
-    "load_result",
-    "read_document",
 ]
 VERSION = 2
 
@@ -73,17 +69,17 @@ class Estimate(Record):
     low: float | None
     """Lower end; null where the sample allows no interval."""
     high: float | None
-    n: int
+    n: Count
     """Independent units: prompts for acceptance, blocks for speed."""
-    level: float = 0.95
+    level: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.95
 
 
 class BlockRow(Record):
     """Requests of one mode sent back to back at the declared concurrency."""
 
     domain: str
-    index: int
-    wall_seconds: float
+    index: Count
+    wall_seconds: Seconds
     requests: Count
     output_tokens: Count
 
@@ -93,7 +89,7 @@ class Performance(Record):
 
     requests: Count
     output_tokens: Count
-    wall_seconds: float
+    wall_seconds: Seconds
     tokens_per_second: float | None
     latency: Percentiles | None
     """From sending a request to its last token."""
@@ -146,9 +142,9 @@ class AnswerRow(Record):
     """One answer without its text."""
 
     output_tokens: Count
-    seconds: float
-    first_token_seconds: float | None
-    per_token_seconds: float | None = None
+    seconds: Seconds
+    first_token_seconds: Seconds | None
+    per_token_seconds: Seconds | None = None
     chunks: Count | None = None
     """Pieces of text in which it came; null unless streamed."""
     finish_reason: str
@@ -211,7 +207,7 @@ class Unusable(Record):
 class DomainResult(Record):
     """One domain."""
 
-    domain: str
+    domain: Annotated[str, Field(min_length=1)]
     prompts: Count
     figures: Figures
     exactness: Exactness | None
@@ -238,17 +234,17 @@ class ProblemRow(Record):
 class Conditions(Record):
     """What every number of the document depends on."""
 
-    k: int
+    k: Annotated[int, Field(ge=0, le=128)]
     """Draft tokens per round asked for."""
     acceptance: Literal["tokens", "logits"]
-    concurrency: int
+    concurrency: Annotated[int, Field(ge=1, le=2**53)]
     """Requests in flight at once."""
-    temperature: float
-    top_k: int = 0
+    temperature: Annotated[float, Field(ge=0.0)]
+    top_k: Count = 0
     """0 is no limit; no meaning at temperature 0."""
     top_p: float = 1.0
     seed: int
-    warmup: int
+    warmup: Count
     streamed: bool
     transport: Literal["grpc", "http"] = "grpc"
     ignore_eos: bool = False
@@ -258,7 +254,7 @@ class Conditions(Record):
     backend: str
     compute_dtype: str
     gpu: str
-    gpu_count: int
+    gpu_count: Count
 
     def summary(self) -> str:
         """The conditions in one line, to stand beside numbers."""
@@ -308,46 +304,3 @@ class ResultDocument(Record):
     """Checks of whether answers are right."""
     release_valid: bool = True
     """Whether a release may be judged by it; where not, problems say why."""
-
-
-def load_result(path: Path) -> ResultDocument:
-    """Read a result document; EvidenceError where it is none, or one of another version."""
-    try:
-        return read_document(ResultDocument, path, "result", "result document")
-    except EvidenceError:
-        _require_version(path)
-        raise
-
-
-Document = TypeVar("Document", bound=Record)
-
-
-def read_document(
-    kind: type[Document], path: Path, name: str, whole_name: str | None = None, fix: str | None = None
-) -> Document:
-    """Read a document that was written as JSON; EvidenceError where it is none, in these names."""
-    try:
-        return kind.model_validate_json(path.read_bytes())
-    except OSError as error:
-        raise EvidenceError(f"cannot read the {name}: {error.strerror}", where=path) from None
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "document"
-        raise EvidenceError(f"not a {whole_name or name}: {place}: {first['msg']}", where=path, fix=fix) from None
-
-
-def _require_version(path: Path) -> None:
-    """A document of another version is told apart from one that is broken."""
-    try:
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return  # the reader has said what is wrong with it
-    number = found.get("version", VERSION) if isinstance(found, dict) else VERSION
-    if number != VERSION:
-        fix = "measure again with `trtspec measure` or `trtspec validate`"
-        expected = f"version {VERSION}"
-        if isinstance(number, int) and number > VERSION:
-            fix = "read it with the trtspec that wrote it, or a newer one"
-        raise EvidenceError(
-            "a result document of another version", where=path, found=number, expected=expected, fix=fix
-        ) from None

@@ -6,6 +6,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Iterable, Mapping
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,8 @@ def over_http(url: str, models: Iterable[str]) -> dict[str, str]:
     try:
         with InferenceServerClient(url, network_timeout=TIMEOUT, connection_timeout=TIMEOUT) as client:
             return _facts(client.get_server_metadata(), {m: client.get_model_config(m) for m in models})
-    except (InferenceServerException, OSError) as error:
+    except (InferenceServerException, OSError, ValueError, HTTPException) as error:
+        # What listens there may be anything: a gRPC port, or a page that is no JSON.
         raise ServingError(f"the server does not say what it is: {error}", where=url) from None
 
 

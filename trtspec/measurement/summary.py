@@ -140,7 +140,7 @@ def _budget(config: RunConfig, prompts: Sequence[Prompt]) -> int:
 def _problems(config: RunConfig, domains: Sequence[str], samples: Samples, around: Around) -> Iterator[ProblemRow]:
     greedy = config.validation.temperature == 0.0
     for domain in domains:
-        found = audit(domain, samples, greedy=greedy, modes=around.modes)
+        found = audit(domain, samples, greedy=greedy, modes=around.modes, k=config.speculation.k)
         if around.ids is not None:
             found += wrong_counts(domain, samples, around.ids)
         for p in found:

@@ -70,6 +70,8 @@ class Window:
     output_tokens: float
     finished: int
     """Requests that ended inside the window."""
+    busy: float
+    """Seconds that requests spent inside the window, from when they were due, added up."""
 
 
 def loads(concurrencies: Sequence[int], rates: Sequence[float]) -> list[Load]:
@@ -212,7 +214,12 @@ class _Runner:
         own = tuple(t for t in self.seen if 0.0 <= t.due < seconds)
         tokens = sum(tokens_within(t, seconds) for t in self.seen if t.answer.usable)
         finished = sum(t.answer.usable and 0.0 <= t.ended < seconds for t in self.seen)
-        return Window(self.mode, load, seconds, own, tokens, finished)
+        return Window(self.mode, load, seconds, own, tokens, finished, busy_within(self.seen, seconds))
+
+
+def busy_within(seen: Sequence[Timed], seconds: float) -> float:
+    """Seconds of requests inside the window, added up: whole latencies would count time that lies behind it."""
+    return sum(max(0.0, min(t.ended, seconds) - max(t.due, 0.0)) for t in seen)
 
 
 def tokens_within(timed: Timed, seconds: float) -> float:

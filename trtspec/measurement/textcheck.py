@@ -47,7 +47,10 @@ def _shared(texts: Sequence[str]) -> int:
 
 def near_duplicates(texts: Sequence[str]) -> list[int]:
     """Places of texts that share most of their shingles with an earlier one. Equal texts count too."""
-    sets = [_shingles(text) for text in distinct_parts(texts)]
+    parts = distinct_parts(texts)
+    # Texts that differ in a number alone have no shingle of their own: what they share is all there is to them.
+    whole = all(len(part) < SHINGLE for part in parts)
+    sets = [_shingles(text) for text in (texts if whole else parts)]
     found = {later for earlier, later in _candidates(sets) if _similar(sets[earlier], sets[later])}
     return sorted(found)
 

@@ -51,7 +51,6 @@ def performance(answers: Sequence[Answer], blocks: Sequence[Block], mode: Mode, 
 def curve_point(window: Window, slo: Slo) -> CurvePoint:
     """One point of the curve of throughput against latency."""
     usable = [t for t in window.requests if t.answer.usable]
-    busy = sum(t.waited + t.answer.seconds for t in usable)
     return CurvePoint(
         mode=window.mode,
         concurrency=window.load.concurrency,
@@ -67,7 +66,7 @@ def curve_point(window: Window, slo: Slo) -> CurvePoint:
         ),
         per_token=percentiles(t.answer.per_token_seconds for t in usable),
         latency=percentiles(t.waited + t.answer.seconds for t in usable),
-        in_flight=busy / window.seconds,
+        in_flight=window.busy / window.seconds,
         goodput=_goodput([t.answer for t in window.requests], [t.waited for t in window.requests], window.seconds, slo),
     )
 

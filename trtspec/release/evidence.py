@@ -107,4 +107,6 @@ def acceptance_parts(rows: Sequence[PromptRow]) -> tuple[list[tuple[float, float
     exact = [(float(r.accepted), float(r.tested)) for r in rows if r.tested is not None and r.accepted is not None]
     if any(tested for _, tested in exact):
         return exact, False
-    return [(float(r.accepted), float(r.emitted)) for r in rows if r.accepted is not None and r.emitted], True
+    told = [(r.accepted, r.emitted) for r in rows if r.accepted is not None and r.emitted]
+    # More accepted than emitted is invalid evidence, which its own row says; the ratio must only stay one.
+    return [(float(min(accepted, emitted)), float(emitted)) for accepted, emitted in told], True

@@ -6,7 +6,7 @@ Nothing is drawn at random and no clock is read: the same files give the same ju
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from trtspec.analysis.intervals import Interval
 from trtspec.config.gates import Gates
@@ -21,7 +21,7 @@ from trtspec.release.regression import regressions
 from trtspec.release.rows import GateRow, Outcome, Verdict, against, floor_outcome, interval_text, make_row
 from trtspec.release.rules import apply
 
-__all__ = ["EXIT_CODES", "GateRow", "Judgement", "Outcome", "Verdict", "interval_text", "judge"]
+__all__ = ["EXIT_CODES", "GateRow", "Judgement", "Outcome", "Verdict", "interval_text", "judge", "verdict_of"]
 EXIT_CODES: dict[Verdict, int] = {"pass": 0, "fail": 1, "undecided": 6, "invalid": 6}
 # A broken measurement says nothing about the pair; a clear no outweighs what is still open.
 _PRECEDENCE: tuple[Verdict, ...] = ("invalid", "fail", "undecided")
@@ -85,10 +85,9 @@ def judge(
         *apply(evidence),
         *_against_others(evidence, baseline, twin, allow_different),
     )
-    outcomes = {_counts_as(row.outcome) for row in rows}
     found = evidence.alpha
     return Judgement(
-        verdict=next((v for v in _PRECEDENCE if v in outcomes), "pass"),
+        verdict=verdict_of(rows),
         rows=rows,
         kept=tuple(d.domain for d in evidence.kept),
         switched_off=off,
@@ -96,6 +95,12 @@ def judge(
         alpha_is_bound=found is not None and found.bound,
         speedup=_estimate(evidence.speedup, evidence),
     )
+
+
+def verdict_of(rows: Iterable[GateRow]) -> Verdict:
+    """The worst outcome."""
+    outcomes = {_counts_as(row.outcome) for row in rows}
+    return next((v for v in _PRECEDENCE if v in outcomes), "pass")
 
 
 def _against_others(

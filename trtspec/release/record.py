@@ -17,7 +17,8 @@ from typing import Any, Literal
 from trtspec import __version__
 from trtspec.config import ROLES, Role, RunConfig
 from trtspec.hashing import sha256_of
-from trtspec.measurement.result import Estimate, Record, ResultDocument, read_document
+from trtspec.measurement.documents import read_document
+from trtspec.measurement.result import Estimate, Record, ResultDocument
 from trtspec.release.gates import Judgement
 from trtspec.release.report import FILES
 from trtspec.release.rows import Verdict

@@ -8,8 +8,10 @@ from typing import Literal
 
 from trtspec.config.gates import Gates
 from trtspec.errors import EvidenceError
-from trtspec.measurement.result import Record, ResultDocument, load_result, read_document
-from trtspec.release.gates import Judgement
+from trtspec.measurement.documents import read_document
+from trtspec.measurement.result import Record, ResultDocument
+from trtspec.measurement.resultfile import load_result, require_sound
+from trtspec.release.gates import Judgement, verdict_of
 from trtspec.release.html.page import html
 from trtspec.release.junit import junit
 from trtspec.release.markdown import markdown
@@ -18,6 +20,7 @@ from trtspec.store import write_atomic
 RESULT, REPORT = "result.json", "report.json"
 PAGE, SUMMARY, JUNIT = "report.html", "report.md", "junit.xml"
 FILES = (RESULT, REPORT, PAGE, SUMMARY, JUNIT)
+_AGAIN = "validate again, or give the result.json beside it"
 
 
 class Report(Record):
@@ -55,8 +58,16 @@ def write_report(
 
 
 def load_report(path: Path) -> Report:
-    """Read a report.json; EvidenceError where it is none."""
-    return read_document(Report, path, "report", fix="validate again, or give the result.json beside it")
+    """Read a report.json; EvidenceError where it is none, or says two things."""
+    found = read_document(Report, path, "report", fix=_AGAIN)
+    require_sound(found.result, path, "result.")
+    verdict = verdict_of(found.judgement.rows)
+    if found.judgement.verdict != verdict:
+        raise EvidenceError(
+            "the report contradicts itself at judgement.verdict",
+            where=path, found=found.judgement.verdict, expected=f"{verdict}, by its rows", fix=_AGAIN,
+        )  # fmt: skip
+    return found
 
 
 def load_any(path: Path) -> ResultDocument | Report:

@@ -35,10 +35,14 @@ def against_manifest(folder: Path, progress: Progress | None = None) -> list[Fau
     manifest = read_manifest(folder)
     if manifest is None:
         return [_fault(folder, MANIFEST, "unreadable", "no manifest, or a broken one")]
-    wanted = [FileRow(name=n, sha256=f["sha256"], size=f["size"]) for n, f in manifest["files"].items()]
-    mutable = {str(name) for name in manifest.get("mutable", ())}
+    try:
+        wanted = [FileRow(name=n, sha256=f["sha256"], size=f["size"]) for n, f in manifest["files"].items()]
+        mutable = {str(name) for name in manifest.get("mutable", ())}
+        key = content_key(**manifest.get("inputs", {}))
+    except (TypeError, KeyError, ValueError):  # JSON, and not what `build` writes
+        return [_fault(folder, MANIFEST, "unreadable", "no manifest, or a broken one")]
     faults = list(_compared(folder, wanted, progress))
-    if content_key(**manifest.get("inputs", {})) != manifest.get("key"):
+    if key != manifest.get("key"):
         faults.append(_fault(folder, MANIFEST, "differs", "its key is not that of its inputs: it was edited"))
     faults += [_fault(folder, name, "missing", "") for name in sorted(mutable) if not (folder / name).is_file()]
     known = {row.name for row in wanted} | mutable | {MANIFEST}

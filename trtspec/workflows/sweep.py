@@ -12,7 +12,8 @@ from pathlib import Path
 
 from trtspec.config import RunConfig
 from trtspec.errors import ConfigError, EvidenceError, context
-from trtspec.measurement.result import ResultDocument, load_result
+from trtspec.measurement.result import ResultDocument
+from trtspec.measurement.resultfile import load_result
 from trtspec.store import write_atomic
 from trtspec.workflows.measure import Asked, Running, measured_at, prepared
 from trtspec.workflows.reporter import Reporter, Silent
@@ -74,7 +75,7 @@ def read(folder: Path) -> list[ResultDocument]:
         names = [str(entry["file"]) for entry in index["results"]]
     except OSError as error:
         raise EvidenceError(f"cannot read the sweep: {error.strerror}", where=folder / INDEX) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         raise EvidenceError("not the index of a sweep", where=folder / INDEX) from None
     return [load_result(folder / Path(each).name) for each in names]
 

@@ -38,6 +38,8 @@ class Verified:
     """What could not be checked here."""
     signed: tuple[str, ...]
     """Tools whose signature was accepted."""
+    absent: int = 0
+    """Deployed folders of the record that are not here: of them nothing is known."""
 
     @property
     def exit_code(self) -> int:
@@ -52,6 +54,7 @@ class Verified:
             "faults": [fault.model_dump(mode="json") for fault in self.faults],
             "notes": self.notes,
             "signed": self.signed,
+            "absent": self.absent,
         }
 
 
@@ -77,7 +80,7 @@ def verify(
         walk.released(load_record(record or home / RECORD), home, folder)
     if trust is not None:
         walk.signatures(home, folder, trust, runner or SubprocessRunner())
-    return Verified(tuple(walk.folders), tuple(walk.faults), tuple(walk.notes), tuple(walk.signed))
+    return Verified(tuple(walk.folders), tuple(walk.faults), tuple(walk.notes), tuple(walk.signed), walk.absent)
 
 
 class _Walk:
@@ -89,6 +92,7 @@ class _Walk:
         self.faults: list[Fault] = []
         self.notes: list[str] = []
         self.signed: list[str] = []
+        self.absent = 0
         self._repository: Path | None = None
 
     def alone(self, folder: Path) -> None:
@@ -115,6 +119,7 @@ class _Walk:
 
     def _stage(self, folder: Path, stage: StageRow, record: ReleaseRecord) -> None:
         if not folder.is_dir():
+            self.absent += 1
             self.notes.append(f"{stage.stage}: not checked, there is no {folder}")
             return
         self.folders.append(folder)
