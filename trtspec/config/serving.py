@@ -85,7 +85,7 @@ class Serving(Section):
     require_draft: bool = True
     """Whether a draft model that does not load keeps the server from starting. With false it serves target-only."""
     stop_timeout: PositiveFloat = 10.0
-    """Seconds from the wish to stop until SIGKILL: time for running requests to end. Clients that keep their gRPC
+    """Seconds from the wish to stop until all is gone: time for running requests to end. Clients that keep their gRPC
     stream open use all of it."""
     mode: Literal["auto", "orchestrator", "leader"] = "auto"
     """TensorRT engines: one server that starts a process per rank, or a server per rank (models of equal size)."""

@@ -141,7 +141,7 @@ exit "$status"
 
 
 def script(devices: Devices, ports: Ports) -> str:
-    """launch.sh: the same line from wherever the repository lies; further arguments go to the first server's end."""
+    """launch.sh: the same command from wherever the repository lies."""
     lines = ["#!/bin/sh", "# Written by trtspec.", "set -eu", 'here=$(CDPATH="" cd -- "$(dirname -- "$0")" && pwd)']
     lines += preamble(devices)
     command = shell(planned_command(devices, REPOSITORY, ports, CLOSED))
