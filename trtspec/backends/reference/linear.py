@@ -4,12 +4,20 @@ The packed form avoids re-laying the weights out on every call: on CPUs it costs
 it keeps a step over several tokens almost as cheap as one over a single token, which speculation lives on.
 """
 
+import os
 from typing import Final
 
 import torch
 from torch import Tensor, nn
 
 from trtspec.backends.reference.config import LinearKind
+
+ISA = "ONEDNN_MAX_CPU_ISA"
+WITHOUT_AMX = "AVX512_CORE_FP16"
+"""Everything below AMX, whose products round a single row otherwise than the same row among others. A token must have
+the same logits alone, in a verify step and in a batch; that costs a third of the speed of eight large rows at once."""
+# oneDNN asks once, at its first product.
+os.environ.setdefault(ISA, WITHOUT_AMX)
 
 
 class Linear(nn.Module):  # type: ignore[misc]
