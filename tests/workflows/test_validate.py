@@ -23,6 +23,7 @@ from tests.release.made import result as made
 from tests.workflows.pair import outputs, own_pair
 from trtspec.cli._main import run
 from trtspec.hashing import HashMemo
+from trtspec.measurement.result import ProblemRow
 from trtspec.measurement.resultfile import load_result
 from trtspec.release.record import load_record
 from trtspec.release.report import FILES, load_report
@@ -147,7 +148,10 @@ def test_an_interrupted_measurement_is_kept_beside_the_release(
 ) -> None:
     home = built / "reports/tiny"
     before = {p.name: p.read_bytes() for p in home.glob("*.json")}
-    partly = made({"code": 0.75}).model_copy(update={"interrupted": True})
+    told = ProblemRow(code="interrupted", domain="", message="interrupted", count=1, severity="release")
+    whole = made({"code": 0.75})
+    ended = {"interrupted": True, "problems": (*whole.problems, told), "release_valid": False}
+    partly = whole.model_copy(update=ended)
     monkeypatch.setattr("trtspec.workflows.validate.measured_serving", lambda *_: nullcontext())
     monkeypatch.setattr("trtspec.workflows.validate.measured_on", lambda *_, **__: partly)
     assert run(arguments(built, "validate", prompts=1)) == 130

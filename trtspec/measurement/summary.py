@@ -157,7 +157,7 @@ def _problems(config: RunConfig, domains: Sequence[str], samples: Samples, aroun
             reason = f"{window.load}, {window.mode}: {len(window.requests)} requests began, none was answered{fault}"
             yield ProblemRow(code="window.empty", domain="", message=reason, count=1, severity="note")
     if samples.stopped == "interrupted":
-        reason = "interrupted: this is what was measured until then"
+        reason = "the run was ended: this is what was measured until then"
         yield ProblemRow(code="interrupted", domain="", message=reason, count=1, severity="release")
     yield from around.notes
 
