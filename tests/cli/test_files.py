@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import PROJECT
 from tests.release.made import result
 from trtspec.cli._files import require_writable, require_writable_folder
-from trtspec.cli._main import run
+from trtspec.cli._main import cli, run
 from trtspec.errors import ConfigError
 
 TINY = str(PROJECT / "configs" / "tiny.yaml")
@@ -87,3 +87,14 @@ def test_a_full_disk_is_not_called_a_fault_of_ours(
 def test_an_address_that_is_none(url: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["measure", TINY, "--url", url]) == 2
     assert "HOST:PORT" in capsys.readouterr().err
+
+
+def test_a_lost_connection_is_not_called_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def lost(*_: object, **__: object) -> None:
+        raise ConnectionResetError(104, "Connection reset by peer")
+
+    monkeypatch.setattr(cli, "main", lost)
+    assert run(["check"]) == 70
+    assert "a file cannot be used" not in capsys.readouterr().err

@@ -84,7 +84,9 @@ def run(arguments: list[str]) -> int:
         return 0
     except OSError as error:
         # A full disk, a folder that may not be written: no fault of ours, wherever it is noticed.
-        return _report(_of_the_machine(error), as_json) if error.strerror else _internal(error, as_json)
+        if error.strerror and not isinstance(error, ConnectionError | TimeoutError):
+            return _report(_of_the_machine(error), as_json)
+        return _internal(error, as_json)
     except Exception as error:
         return _internal(error, as_json)
 
